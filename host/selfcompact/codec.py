@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from functools import cache
 from typing import Any, Self
 
 Json = Any
@@ -36,9 +35,7 @@ class _Slot:
     encode: Callable[[Any], Json] | None
 
 
-def converted(
-    decode: Callable[[Json], Any], encode: Callable[[Any], Json], *, default: Any = MISSING
-) -> Any:
+def converted(decode: Callable[[Json], Any], encode: Callable[[Any], Json], *, default: Any = MISSING) -> Any:
     """A dataclass field whose JSON form is made by `encode` and read by `decode`."""
     metadata = {"decode": decode, "encode": encode}
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
@@ -64,9 +61,14 @@ def _slot(f: Field[Any]) -> _Slot:
     )
 
 
-@cache
+_SLOTS: dict[type, tuple[_Slot, ...]] = {}
+
+
 def _slots(cls: type[Record]) -> tuple[_Slot, ...]:
-    return tuple(_slot(f) for f in fields(cls) if f.name != "extra")
+    found = _SLOTS.get(cls)
+    if found is None:
+        found = _SLOTS[cls] = tuple(_slot(f) for f in fields(cls) if f.name != "extra")
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -156,9 +156,7 @@ class RateLimited(ModelError):
 
     transient = True
 
-    def __init__(
-        self, provider_message: str, *, status: int | None = 429, retry_after_s: float | None = None
-    ) -> None:
+    def __init__(self, provider_message: str, *, status: int | None = 429, retry_after_s: float | None = None) -> None:
         super().__init__(provider_message, status=status)
         self.retry_after_s = retry_after_s
 
@@ -211,9 +209,7 @@ class NotBeneficial(CompactionError):
     def __init__(self, tokens_before: int, tokens_after: int, largest: str = "") -> None:
         self.tokens_before, self.tokens_after, self.largest = tokens_before, tokens_after, largest
         hint = f"; the largest thing that would be kept is {largest}" if largest else ""
-        super().__init__(
-            f"compaction would not help ({tokens_before:,} tokens before, {tokens_after:,} after){hint}"
-        )
+        super().__init__(f"compaction would not help ({tokens_before:,} tokens before, {tokens_after:,} after){hint}")
 
 
 class CompactionLimit(CompactionError):

@@ -78,7 +78,7 @@ _CONTENT: Mapping[str, type[Content]] = {
 }
 
 
-def _decode_content(data: Json) -> str | tuple[Content, ...]:
+def decode_content(data: Json) -> str | tuple[Content, ...]:
     if isinstance(data, str):
         return data
     if not isinstance(data, list):
@@ -91,7 +91,7 @@ def _decode_content(data: Json) -> str | tuple[Content, ...]:
     return tuple(blocks)
 
 
-def _encode_content(value: str | tuple[Content, ...]) -> Json:
+def encode_content(value: str | tuple[Content, ...]) -> Json:
     return value if isinstance(value, str) else [block.to_json() for block in value]
 
 
@@ -133,7 +133,7 @@ class UserMessage(Record):
     """
 
     role: str = "user"
-    content: str | tuple[Content, ...] = converted(_decode_content, _encode_content)
+    content: str | tuple[Content, ...] = converted(decode_content, encode_content)
     timestamp: int
     synthetic: bool | None = None
 
@@ -143,7 +143,7 @@ class AssistantMessage(Record):
     """One response of the model."""
 
     role: str = "assistant"
-    content: str | tuple[Content, ...] = converted(_decode_content, _encode_content)
+    content: str | tuple[Content, ...] = converted(decode_content, encode_content)
     api: str | None = None
     provider: str | None = None
     model: str | None = None
@@ -165,7 +165,7 @@ class ToolResultMessage(Record):
     role: str = "toolResult"
     tool_call_id: str
     tool_name: str
-    content: str | tuple[Content, ...] = converted(_decode_content, _encode_content)
+    content: str | tuple[Content, ...] = converted(decode_content, encode_content)
     details: Json = None
     is_error: bool = False
     timestamp: int
@@ -192,7 +192,7 @@ class CustomMessage(Record):
 
     role: str = "custom"
     custom_type: str
-    content: str | tuple[Content, ...] = converted(_decode_content, _encode_content)
+    content: str | tuple[Content, ...] = converted(decode_content, encode_content)
     display: bool = True
     details: Json = None
     timestamp: int
@@ -205,14 +205,7 @@ class UnknownMessage(Record):
     role: str
 
 
-Message = (
-    UserMessage
-    | AssistantMessage
-    | ToolResultMessage
-    | BashExecutionMessage
-    | CustomMessage
-    | UnknownMessage
-)
+Message = UserMessage | AssistantMessage | ToolResultMessage | BashExecutionMessage | CustomMessage | UnknownMessage
 
 _MESSAGES: Mapping[str, type[Message]] = {
     "user": UserMessage,
@@ -257,12 +250,9 @@ def is_real_user(message: Message) -> bool:
 
 def user(text: str, *, synthetic: bool = False, clock: Callable[[], int] = now_ms) -> UserMessage:
     """A user message of plain text, made now."""
-    return UserMessage(
-        content=(TextContent(text=text),), timestamp=clock(), synthetic=True if synthetic else None
-    )
+    return UserMessage(content=(TextContent(text=text),), timestamp=clock(), synthetic=True if synthetic else None)
 
 
 def encode_message(message: Message) -> dict[str, Json]:
     """The JSON object of a message."""
     return message.to_json()
-

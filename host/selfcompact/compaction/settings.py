@@ -1,0 +1,56 @@
+"""What an operator may set about compaction, with the reason for each default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic.alias_generators import to_camel
+
+RESERVE_TOKENS = 16_384
+"""Left free for the answer and the summary's request; the default of the systems that share these settings."""
+
+KEEP_RECENT_TOKENS = 20_000
+"""Kept word for word after a compaction; the same source."""
+
+Tokens = Annotated[int, Field(ge=1)]
+Percent = Annotated[float, Field(gt=0, lt=100)]
+
+
+class CompactionSettings(BaseModel):
+    """The `compaction` object of a settings file. Keys are camelCase in files, snake_case in Python."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+    enabled: StrictBool = True
+    """Whether compaction happens by itself at the threshold. Requested and manual ones do not ask this."""
+
+    reserve_tokens: Tokens = RESERVE_TOKENS
+    """Threshold compaction fires when the context passes window - reserve."""
+
+    keep_recent_tokens: Annotated[int, Field(ge=0)] = KEEP_RECENT_TOKENS
+    """How much of the newest history stays word for word."""
+
+    agent_callable: StrictBool = True
+    """Whether the agent may compact itself from a cell."""
+
+    agent_floor_percent: Annotated[float, Field(ge=0, lt=100)] = 0.0
+    """Below this share of the window a request from a cell is refused; 0 switches the floor off."""
+
+    threshold_percent: Percent | None = None
+    """Fire at this share of the window instead of window - reserve."""
+
+    threshold_tokens: Tokens | None = None
+    """Fire at this many tokens; wins over the percentage; clamped to [1, window - 1]."""
+
+    style: Annotated[str, Field(min_length=1)] = "sections"
+    """The prompt family, output contract and rebuild strategy."""
+
+    model: str | None = None
+    """The summariser's own model; None: the session's model."""
+
+    offline_fallback: StrictBool = True
+    """Whether the offline summariser steps in when the model's summary fails twice."""
+
+    max_attempts_in_a_row: Literal[1, 2] = 2
+    """Compactions without one successful response of the model between them, before the run stops."""
