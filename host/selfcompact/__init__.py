@@ -59,6 +59,7 @@ from selfcompact.events import (
     AgentStart,
     CompactionEnd,
     CompactionResult,
+    CompactionScheduled,
     CompactionStart,
     Event,
     KernelRestarted,
@@ -73,6 +74,7 @@ from selfcompact.events import (
     TurnStart,
     WarningRaised,
 )
+from selfcompact.messages import Message
 from selfcompact.models.model import Model
 from selfcompact.models.scripted import ScriptedModel, Step, cell, fail, overflow, say
 from selfcompact.session.compactor import CompactionOutcome
@@ -92,6 +94,7 @@ __all__ = [
     "CompactionLimit",
     "CompactionOutcome",
     "CompactionResult",
+    "CompactionScheduled",
     "CompactionStart",
     "ContextOverflow",
     "ContextStatus",
@@ -103,6 +106,7 @@ __all__ = [
     "KernelError",
     "KernelRestarted",
     "KernelStartError",
+    "Message",
     "MessageEnd",
     "MessageStart",
     "MessageUpdate",

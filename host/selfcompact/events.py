@@ -9,9 +9,9 @@ message    := message_start message_end
 compaction := compaction_start compaction_end
 ```
 
-A manual compaction of an idle session stands outside a run. `request_dropped`, `kernel_restarted`,
-`agent_callable_changed` and `warning` may stand anywhere. The JSON form (`to_json`) has the camelCase field names
-of the pi session family, so that readers of that family's event streams understand ours.
+A manual compaction of an idle session stands outside a run. `compaction_scheduled`, `request_dropped`,
+`kernel_restarted`, `agent_callable_changed` and `warning` may stand anywhere. The JSON form (`to_json`) has the
+camelCase field names of the pi session family, so that readers of that family's event streams understand ours.
 """
 
 from __future__ import annotations
@@ -179,6 +179,14 @@ class CompactionEnd(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompactionScheduled(Record):
+    """A cell asked for a compaction and it was accepted; it runs at the next boundary."""
+
+    type: str = "compaction_scheduled"
+    custom_instructions: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RequestDropped(Record):
     """A compaction that the agent asked for will not run; `cause` says why."""
 
@@ -225,6 +233,7 @@ Event = (
     | ToolExecutionEnd
     | CompactionStart
     | CompactionEnd
+    | CompactionScheduled
     | RequestDropped
     | KernelRestarted
     | AgentCallableChanged

@@ -16,7 +16,6 @@ from selfcompact.cli.screen import Screen, kept_line
 from selfcompact.errors import UsageError
 from selfcompact.events import AgentEnd, Event
 from selfcompact.kernel.policy import SANDBOX_KINDS
-from selfcompact.models.model import Model
 from selfcompact.models.script_file import load_script
 from selfcompact.session.open import open_session
 from selfcompact.session.session import RunResult, Session
@@ -31,7 +30,9 @@ HOW_TO_CHOOSE_A_MODEL = (
 
 @click.command()
 @click.argument("task")
-@click.option("--script", type=click.Path(path_type=Path), help="Play the responses of a script file instead of a model.")
+@click.option(
+    "--script", type=click.Path(path_type=Path), help="Play the responses of a script file instead of a model."
+)
 @click.option(
     "--workspace",
     type=click.Path(path_type=Path),
@@ -44,7 +45,9 @@ HOW_TO_CHOOSE_A_MODEL = (
     type=click.Path(path_type=Path),
     help="The session file: made when missing, continued when there.",
 )
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting, as compaction.keepRecentTokens=2000.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting, as compaction.keepRecentTokens=2000."
+)
 @click.option("--sandbox", type=click.Choice(SANDBOX_KINDS), help="How the kernel is shut in; `none` runs it without.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON event a line to standard output, nothing else.")
 @click.option("--full", is_flag=True, help="Show cells and outputs whole.")

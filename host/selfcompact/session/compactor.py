@@ -118,9 +118,7 @@ class Compactor:
         )
         return CompactionOutcome(reason, "completed", result=result)
 
-    def _finish(
-        self, outcome: CompactionOutcome, instructions: str | None, began: float, *, will_retry: bool
-    ) -> None:
+    def _finish(self, outcome: CompactionOutcome, instructions: str | None, began: float, *, will_retry: bool) -> None:
         duration_ms = round((time.monotonic() - began) * 1000)
         if not outcome.completed:
             self._conversation.note(

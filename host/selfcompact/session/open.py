@@ -70,15 +70,11 @@ async def open_session(
     dispatcher, hub = Dispatcher(), EventHub()
     with SessionLog.open(path.absolute(), cwd=workspace) as log:
         conversation = Conversation(log, overhead_tokens=_overhead_tokens(system))
-        async with open_kernel(
-            settings.kernel, settings.sandbox, workspace=workspace, dispatcher=dispatcher
-        ) as kernel:
+        async with open_kernel(settings.kernel, settings.sandbox, workspace=workspace, dispatcher=dispatcher) as kernel:
             conversation.change_model(model.provider, model.model_id)
             session = Session(
                 conversation=conversation,
-                turns=TurnRunner(
-                    conversation, model, kernel, system=system, hub=hub, cache_key=log.header.id
-                ),
+                turns=TurnRunner(conversation, model, kernel, system=system, hub=hub, cache_key=log.header.id),
                 compactor=Compactor(
                     conversation,
                     settings.compaction,

@@ -42,6 +42,7 @@ from selfcompact.events import (
     AgentEnd,
     AgentStart,
     CompactionReason,
+    CompactionScheduled,
     RequestDropped,
     RunStatus,
     TurnEnd,
@@ -49,6 +50,7 @@ from selfcompact.events import (
 )
 from selfcompact.kernel import Kernel
 from selfcompact.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, text_of, user
+from selfcompact.models.model import Model
 from selfcompact.session.boundary import BoundaryFacts, Compact, Decision, Stop, boundary
 from selfcompact.session.compactor import CompactionOutcome, Compactor
 from selfcompact.session.conversation import Conversation, attempts_since_success
@@ -160,6 +162,11 @@ class Session:
     def state(self) -> State:
         """What the session is doing."""
         return self._state
+
+    @property
+    def model(self) -> Model:
+        """The model that answers the turns."""
+        return self._turns.model
 
     @property
     def agent_callable(self) -> bool:
@@ -306,7 +313,7 @@ class Session:
 
     # What a cell may ask
 
-    async def _on_status(self, payload: StatusPayload) -> dict[str, object]:
+    async def _on_status(self, _payload: StatusPayload) -> dict[str, object]:
         return self.status().to_json()
 
     async def _on_run(self, payload: RunPayload) -> RunReply:
@@ -320,6 +327,7 @@ class Session:
         if refusal is not None:
             return {"scheduled": False, "reason": refusal}
         self._slot.put(PendingRequest(self._run.turn, payload.instructions))
+        self._hub.emit(CompactionScheduled(custom_instructions=payload.instructions))
         return {"scheduled": True, "note": SCHEDULED_NOTE}
 
     # The run
@@ -360,9 +368,7 @@ class Session:
             self._end_turn(run, response, results)
         return bool(results)
 
-    def _end_turn(
-        self, run: _Run, response: AssistantMessage | None, results: Sequence[ToolResultMessage]
-    ) -> None:
+    def _end_turn(self, run: _Run, response: AssistantMessage | None, results: Sequence[ToolResultMessage]) -> None:
         status = self.status()
         newest = next((m for e in reversed(self._conversation.entries) if (m := _response(e)) is not None), None)
         message = response or newest

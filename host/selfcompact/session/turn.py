@@ -85,7 +85,14 @@ class TurnRunner:
     """Runs the turns of one session; the session's run calls it, nothing else does."""
 
     def __init__(
-        self, conversation: Conversation, model: Model, kernel: CellRunner, *, system: str, hub: EventHub, cache_key: str
+        self,
+        conversation: Conversation,
+        model: Model,
+        kernel: CellRunner,
+        *,
+        system: str,
+        hub: EventHub,
+        cache_key: str,
     ) -> None:
         self._conversation, self._kernel, self._hub = conversation, kernel, hub
         self._system, self._cache_key = system, cache_key
@@ -172,7 +179,8 @@ class TurnRunner:
         calls = message.tool_calls
         try:
             for call in calls:
-                results.append(await self._run_call(call))
+                result = await self._run_call(call)
+                results.append(result)
         except anyio.get_cancelled_exc_class():
             for position, call in enumerate(calls[len(results) :]):
                 text = ABORTED if position == 0 else NOT_RUN
