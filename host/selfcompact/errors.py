@@ -27,6 +27,7 @@ SelfcompactError
 │   └── CompactionLimit         too many compactions without a successful response between them
 └── SessionError
     ├── SessionBusy             a run is going on; steer it, or wait
+    ├── InvalidHistory          a history that providers refuse was about to be sent
     └── SessionClosed           you closed it
 ```
 
@@ -233,6 +234,14 @@ class SessionBusy(SessionError):
     def __init__(self, doing: str) -> None:
         self.doing = doing
         super().__init__(f"the session is busy ({doing}); wait for it, or abort() it first")
+
+
+class InvalidHistory(SessionError):
+    """A history that providers refuse was about to be sent; nothing was. This is a fault of selfcompact."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("the history is not valid: " + "; ".join(self.problems) + "; please report this")
 
 
 class SessionClosed(SessionError):

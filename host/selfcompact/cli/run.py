@@ -1,0 +1,122 @@
+"""`selfcompact run`: one task, from the first message to the last."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import click
+from rich.console import Console
+
+from selfcompact.cli.screen import Screen, kept_line
+from selfcompact.errors import UsageError
+from selfcompact.events import AgentEnd, Event
+from selfcompact.kernel.policy import SANDBOX_KINDS
+from selfcompact.models.script_file import load_script
+from selfcompact.session.open import open_session
+from selfcompact.session.session import RunResult, Session
+from selfcompact.settings import load_settings
+
+EXIT_CODES = {"done": 0, "failed": 1, "aborted": 130}
+
+HOW_TO_CHOOSE_A_MODEL = (
+    "no model: play a script with --script FILE, or see `selfcompact demo`, which needs neither a model nor a key"
+)
+
+
+@click.command()
+@click.argument("task")
+@click.option(
+    "--script", type=click.Path(path_type=Path), help="Play the responses of a script file instead of a model."
+)
+@click.option(
+    "--workspace",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    help="The directory the agent works in.  [default: the current one]",
+)
+@click.option(
+    "--session",
+    "session_file",
+    type=click.Path(path_type=Path),
+    help="The session file: made when missing, continued when there.",
+)
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting, as compaction.keepRecentTokens=2000."
+)
+@click.option("--sandbox", type=click.Choice(SANDBOX_KINDS), help="How the kernel is shut in; `none` runs it without.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON event a line to standard output, nothing else.")
+@click.option("--full", is_flag=True, help="Show cells and outputs whole.")
+def run(
+    task: str,
+    script: Path | None,
+    workspace: Path,
+    session_file: Path | None,
+    overrides: tuple[str, ...],
+    sandbox: str | None,
+    as_json: bool,
+    full: bool,
+) -> None:
+    """Give the agent a TASK and show its work until it is done.
+
+    Ends with 0 when the task is done, 1 when the run failed, 2 for wrong use, 130 when it was interrupted.
+    """
+    if sandbox is not None:
+        overrides = (*overrides, f"sandbox.kind={sandbox}")
+    loaded = load_settings(workspace, overrides=overrides)
+    if script is None:
+        raise UsageError(HOW_TO_CHOOSE_A_MODEL)
+    model = load_script(script)
+
+    async def main() -> RunResult:
+        async with open_session(
+            model, workspace=workspace, session_file=session_file, settings=loaded.settings
+        ) as session:
+            if as_json:
+                write_json(session.header.to_json())
+                return await run_and_show(session, task, lambda event: write_json(event.to_json()))
+            screen = Screen(Console(), full=full)
+            result = await run_and_show(session, task, screen.show)
+            screen.console.print(kept_line("session log", str(session.session_file)))
+            return result
+
+    result = anyio.run(main)
+    if result.error is not None:
+        click.echo(f"selfcompact: {result.error}", err=True)
+    sys.exit(EXIT_CODES[result.status])
+
+
+async def run_and_show(session: Session, task: str, show: Callable[[Event], None]) -> RunResult:
+    """Run one task and show its events; Ctrl-C and a polite kill abort the run, which then ends as aborted."""
+    stream = session.events()
+    result: RunResult | None = None
+
+    async def watch_signals() -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                await session.abort()
+
+    async def show_events() -> None:
+        async for event in stream:
+            show(event)
+            if isinstance(event, AgentEnd):
+                return
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch_signals)
+        async with anyio.create_task_group() as shown:
+            shown.start_soon(show_events)
+            result = await session.prompt(task)
+        tasks.cancel_scope.cancel()
+    await stream.aclose()
+    return result
+
+
+def write_json(value: object) -> None:
+    """One JSON value as one line on standard output, at once."""
+    sys.stdout.write(json.dumps(value, separators=(",", ":")) + "\n")
+    sys.stdout.flush()

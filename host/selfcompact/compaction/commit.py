@@ -1,0 +1,103 @@
+"""The one record that a compaction appends. Pure: the session writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from selfcompact.codec import Json
+from selfcompact.compaction import hostblocks
+from selfcompact.compaction.frame import framed
+from selfcompact.compaction.hostblocks import HostBlock
+from selfcompact.compaction.ledger import DETAILS_KEY
+from selfcompact.compaction.plan import Plan
+from selfcompact.compaction.secrets import Redactor
+from selfcompact.compaction.summarise import Summary
+from selfcompact.entries import CompactionEntry, new_entry_id, now_iso
+from selfcompact.errors import NotBeneficial
+from selfcompact.messages import Message, ToolResultMessage
+
+
+def compaction_entry(
+    plan: Plan,
+    summary: Summary,
+    *,
+    parent_id: str | None,
+    manifest_text: str | None = None,
+    details: Mapping[str, Json] | None = None,
+    secrets: Sequence[str] = (),
+    new_id: Callable[[], str] = new_entry_id,
+    clock: Callable[[], str] = now_iso,
+) -> CompactionEntry:
+    """The entry that puts the summary in the place of the planned part of the history.
+
+    `manifest_text` tells the state of the kernel, taken from the living kernel at this moment; None when there is no
+    kernel. `details` are added to ours under the key `selfcompact` of the entry's details.
+
+    Raises:
+        NotBeneficial: the new context would not be smaller than the old one.
+    """
+    redact = Redactor(secrets)
+    text = stored_text(plan, summary, redact(manifest_text or ""), redact)
+    after = tokens_after(plan, text)
+    if after >= plan.tokens_before:
+        raise NotBeneficial(plan.tokens_before, after, largest_kept(plan, text))
+    ours: dict[str, Json] = {
+        "style": plan.style,
+        "summariser": summary.summariser,
+        "offline": summary.offline,
+        "requests": summary.requests,
+        "usage": summary.usage.to_json(),
+        "tokensAfter": after,
+        "isSplitTurn": plan.is_split_turn,
+        "keptVerbatim": list(summary.kept.carried),
+        "ratios": {model: round(ratio, 4) for model, ratio in plan.ratios.items()},
+    }
+    if summary.failure is not None:
+        ours["failure"] = redact(summary.failure)
+    if summary.repaired:
+        ours["repaired"] = list(summary.repaired)
+    return CompactionEntry(
+        id=new_id(),
+        parent_id=parent_id,
+        timestamp=clock(),
+        summary=text,
+        first_kept_entry_id=plan.first_kept_entry_id,
+        tokens_before=plan.tokens_before,
+        details={
+            "readFiles": list(plan.files.read_files),
+            "modifiedFiles": list(plan.files.modified_files),
+            DETAILS_KEY: {**ours, **(details or {})},
+        },
+        custom_instructions=redact(plan.instructions) if plan.instructions else None,
+    )
+
+
+def stored_text(plan: Plan, summary: Summary, manifest_text: str, redact: Callable[[str], str]) -> str:
+    """The summary and the parts that the host writes, as the record and the next context have them."""
+    return hostblocks.join(
+        summary.text,
+        (
+            HostBlock(hostblocks.KEPT, summary.kept.text()),
+            HostBlock(hostblocks.USER_MESSAGE, redact(plan.newest_user_message or "")),
+            HostBlock(hostblocks.KERNEL, manifest_text),
+        ),
+    )
+
+
+def tokens_after(plan: Plan, stored: str) -> int:
+    """The size of the context that would begin with this text."""
+    return plan.overhead_tokens + plan.kept_tokens + plan.scaled(plan.estimator.text(framed(stored)))
+
+
+def largest_kept(plan: Plan, stored: str) -> str:
+    """The largest thing in the new context, in words: what stands in the way of a smaller one."""
+    largest: tuple[int, str] = (plan.estimator.text(stored), "the summary with what the host adds to it")
+    for message in plan.kept:
+        largest = max(largest, (plan.estimator.message(message), _named(message)))
+    return f"{largest[1]} ({plan.scaled(largest[0]):,} tokens)"
+
+
+def _named(message: Message) -> str:
+    if isinstance(message, ToolResultMessage):
+        return f"a result of {message.tool_name}"
+    return f"a message of role {message.role}"

@@ -1,0 +1,195 @@
+"""Facts told from messages without a model: rules, questions, errors and their last state, names made in cells.
+
+Everything here quotes; nothing is worded anew. Pure functions over messages, linear in their text.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from selfcompact.codec import Json
+from selfcompact.compaction.files import CELL_TOOLS
+from selfcompact.messages import (
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolResultMessage,
+    is_real_user,
+    text_of,
+)
+
+_RULE = re.compile(
+    r"\b(?:must|never|always|do ?n[o']t|do not|don\u2019t|only|without|at most|at least|no more than|instead of|prefer|"
+    r"avoid|make sure|ensure|keep|leave .{1,40} alone|should(?: not|n't)?|required?|forbidden|not allowed)\b"
+    r"|\u5fc5\u987b|\u4e0d\u8981|\u4e0d\u5f97|\u7981\u6b62|\u52a1\u5fc5|\u4e00\u5b9a|\u3057\u306a\u3044\u3067|\u5fc5\u305a|\u3059\u308b\u306a",
+    re.IGNORECASE,
+)
+_DECISION = re.compile(
+    r"\b(?:decided|decision|because|instead of|rather than|chose|choose|opted|will use|going with|trade-?off|turns out|"
+    r"root cause|the (?:problem|cause|reason) (?:is|was))\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])[)\"'\u201d\u300d]*\s+|\n+")
+_ERROR_LINE = re.compile(
+    r"^(?:E\s+)?(?P<line>(?:[\w.]*(?:Error|Exception|Warning|Interrupt|Exit|Timeout|Failure)\b|FAILED|FATAL|fatal|error(?:\[\w+\])?|ERROR)"
+    r"(?::|\s).*)$",
+    re.MULTILINE,
+)
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\)|^-{20,}\n\w*(?:Error|Exception)", re.MULTILINE)
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@dataclass(frozen=True)
+class ErrorFact:
+    """One distinct error, word for word, and how it stood at the end of the messages."""
+
+    text: str
+    source: str
+    count: int
+    state: str
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Sentences and lines of a text, without code fences, list marks and blank ones."""
+    plain = re.sub(r"```.*?(?:```|\Z)", "\n", text, flags=re.DOTALL)
+    for part in _SENTENCE.split(plain):
+        if part is not None and (said := re.sub(r"^\s*(?:[-*>#]+|\d+[.)])\s+", "", part).strip()):
+            yield said
+
+
+def rules(messages: Iterable[Message]) -> tuple[str, ...]:
+    """Sentences of the user that set a rule, word for word, oldest first."""
+    return _unique(said for m in messages if is_real_user(m) for said in sentences(text_of(m)) if _RULE.search(said))
+
+
+def decisions(messages: Iterable[Message]) -> tuple[str, ...]:
+    """Sentences of the agent that give a reason or a choice, oldest first."""
+    return _unique(
+        said
+        for m in messages
+        if isinstance(m, AssistantMessage)
+        for said in sentences(text_of(m))
+        if 20 <= len(said) <= 400 and _DECISION.search(said)
+    )
+
+
+def open_questions(messages: Sequence[Message]) -> tuple[str, ...]:
+    """Questions that nobody answered: those of the last agent message if no user came after it, and those of the
+    last user message if no agent text came after it."""
+    found: list[str] = []
+    last_user = _last(messages, is_real_user)
+    last_said = _last(messages, lambda m: isinstance(m, AssistantMessage) and bool(text_of(m).strip()))
+    if last_said > last_user:
+        found += [said for said in sentences(text_of(messages[last_said])) if is_question(said)]
+    elif last_user >= 0:
+        found += [said for said in sentences(text_of(messages[last_user])) if is_question(said)]
+    return _unique(found)
+
+
+def is_question(sentence: str) -> bool:
+    """Whether a sentence asks something."""
+    return sentence.rstrip(" )\"'*`\u201d\u300d").endswith(("?", "\uff1f"))
+
+
+def errors(messages: Iterable[Message]) -> tuple[ErrorFact, ...]:
+    """Every distinct error in tool results with its last state, in the order they first came.
+
+    An error is over when the same call, or one on the same target, later went well.
+    """
+    calls: dict[str, ToolCall] = {}
+    seen: dict[str, tuple[str, str, int, bool]] = {}
+    open_by_target: dict[str, list[str]] = {}
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            calls.update((call.id, call) for call in message.tool_calls)
+        elif isinstance(message, ToolResultMessage):
+            call = calls.get(message.tool_call_id)
+            target = _target(message.tool_name, call.arguments if call else {})
+            lines = error_lines(message)
+            if not lines:
+                for text in open_by_target.pop(target, ()):
+                    text_, source, count, _ = seen[text]
+                    seen[text] = (text_, source, count, True)
+                continue
+            for line in lines:
+                count = seen[line][2] if line in seen else 0
+                seen[line] = (line, target, count + 1, False)
+                open_by_target.setdefault(target, []).append(line)
+    return tuple(
+        ErrorFact(text, source, count, "the same call went well later" if over else "not seen to be solved")
+        for text, source, count, over in seen.values()
+    )
+
+
+def error_lines(message: ToolResultMessage) -> tuple[str, ...]:
+    """The lines of a result that name an error; its last line when it is an error without such a line."""
+    text = _ANSI.sub("", text_of(message))
+    if not message.is_error and not _TRACEBACK.search(text):
+        return ()
+    found = [match["line"].strip()[:500] for match in _ERROR_LINE.finditer(text)]
+    if found:
+        return _unique(found[-3:])
+    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    return (last[:500],) if last and message.is_error else ()
+
+
+def names_defined(messages: Iterable[Message]) -> Mapping[str, str]:
+    """Names that cells made at their top level, each with what it was last made of (one line)."""
+    names: dict[str, str] = {}
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            for call in message.tool_calls:
+                code = call.arguments.get("code")
+                if call.name.lower() in CELL_TOOLS and isinstance(code, str):
+                    for name, made_of in cell_names(code):
+                        names.pop(name, None)
+                        names[name] = made_of
+    return names
+
+
+def cell_names(code: str) -> tuple[tuple[str, str], ...]:
+    """The names that one cell binds at its top level; none when it does not parse."""
+    plain = "\n".join("" if re.match(r"\s*[!%?]", line) else line for line in code.splitlines())
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            tree = ast.parse(plain)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    found: list[tuple[str, str]] = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.append((node.name, "function"))
+        elif isinstance(node, ast.ClassDef):
+            found.append((node.name, "class"))
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+            made_of = " ".join((ast.get_source_segment(plain, node.value) or "").split())
+            made_of = made_of if len(made_of) <= 80 else f"{made_of[:77]}..."
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                stored = (part for part in ast.walk(target) if isinstance(part, ast.Name))
+                found.extend((part.id, made_of) for part in stored if isinstance(part.ctx, ast.Store))
+    return tuple(item for item in found if not item[0].startswith("_"))
+
+
+def _target(tool: str, arguments: Mapping[str, Json]) -> str:
+    """What a call was about: its file, the first line of its command or code."""
+    for key in ("path", "file_path", "command", "code"):
+        value = arguments.get(key)
+        if isinstance(value, str) and value.strip():
+            first = value.strip().splitlines()[0].strip()
+            return f"{tool}: {first if len(first) <= 120 else first[:117] + '...'}"
+    return tool
+
+
+def _last(messages: Sequence[Message], wanted: object) -> int:
+    assert callable(wanted)
+    return next((i for i in range(len(messages) - 1, -1, -1) if wanted(messages[i])), -1)
+
+
+def _unique(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))

@@ -1,0 +1,173 @@
+"""What a compaction would do, as a value. A dry run and the real thing are this same call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from selfcompact.codec import Json
+from selfcompact.compaction import budget, hostblocks
+from selfcompact.compaction.cut import Cut, find_cut
+from selfcompact.compaction.files import FileOps, files_of
+from selfcompact.compaction.hostblocks import HostBlock
+from selfcompact.compaction.ledger import DETAILS_KEY, Ledger
+from selfcompact.compaction.path import LivePath, Span
+from selfcompact.compaction.settings import CompactionSettings
+from selfcompact.compaction.tokens import Estimator
+from selfcompact.entries import CompactionEntry
+from selfcompact.messages import Message, text_of
+
+TOO_SHORT = "session is too short to compact: everything in it would be kept word for word"
+ALREADY_COMPACTED = "already compacted: nothing was said since the last compaction"
+
+
+@dataclass(frozen=True)
+class Skip:
+    """There is nothing to do, and why, in words for whoever asked."""
+
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Everything a compaction needs to know. Immutable; the message sequences are made when they are looked at.
+
+    `tokens_before` and `expected_tokens_after` are whole contexts, system prompt and tools included; `kept_tokens` is
+    the part of the history that stays. `newest_user_message` is set when that message would not be in the kept tail.
+    """
+
+    to_summarise: Span
+    turn_prefix: Span
+    first_kept_entry_id: str
+    is_split_turn: bool
+    previous_summary: str | None
+    tokens_before: int
+    expected_tokens_after: int
+    kept: Span
+    kept_tokens: int
+    overhead_tokens: int
+    window: int | None
+    style: str
+    estimator: Estimator
+    ratio: float = 1.0
+    ratios: Mapping[str, float] = field(default_factory=dict)
+    instructions: str | None = None
+    newest_user_message: str | None = None
+    earlier_literals: tuple[str, ...] = ()
+    earlier_details: Mapping[str, Json] | None = None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """All messages that leave the context, oldest first: what is summarised and the turn prefix."""
+        return (*self.to_summarise, *self.turn_prefix)
+
+    @cached_property
+    def files(self) -> FileOps:
+        """The files that the summarised part read and changed, and those that earlier compactions carried."""
+        return files_of(self.messages).with_earlier(self.earlier_details)
+
+    def scaled(self, estimate: int) -> int:
+        """An estimate as the model's tokeniser would probably count it."""
+        return round(estimate * self.ratio)
+
+
+def plan(
+    ledger: Ledger, settings: CompactionSettings, window: int | None, *, instructions: str | None = None
+) -> Plan | Skip:
+    """What a compaction of this context would do, or why there is nothing to do.
+
+    Pure and without waiting; the cost does not grow with the session. `window` is the context window of the model
+    that the session talks to, in tokens, None when nobody knows it.
+    """
+    path = ledger.path
+    if is_just_compacted(ledger):
+        return Skip(ALREADY_COMPACTED)
+    keep = int(budget.effective_keep_recent_tokens(settings, window) / ledger.ratio)
+    cut = find_cut(path, keep)
+    if cut is None or path.message_count(0, cut.first_kept) == 0:
+        return Skip(TOO_SHORT)
+    compaction = ledger.newest_compaction
+    previous = stored_parts(compaction)[0] if compaction is not None else None
+    kept_tokens = ledger.scaled(path.context_tokens(cut.first_kept))
+    user_message = _carried_user_message(ledger, cut, window)
+    removed = ledger.scaled(path.context_tokens(0, cut.first_kept))
+    written = min(budget.summary_tokens(settings.reserve_tokens, window), max(removed // 4, 1))
+    return Plan(
+        to_summarise=path.span(0, cut.history_end),
+        turn_prefix=path.span(cut.history_end, cut.first_kept),
+        first_kept_entry_id=path.entries[cut.first_kept].id,
+        is_split_turn=cut.is_split_turn,
+        previous_summary=previous or None,
+        tokens_before=ledger.estimated_tokens,
+        expected_tokens_after=ledger.overhead_tokens
+        + kept_tokens
+        + written
+        + ledger.scaled(ledger.estimator.text(user_message or "")),
+        kept=path.span(cut.first_kept, len(path)),
+        kept_tokens=kept_tokens,
+        overhead_tokens=ledger.overhead_tokens,
+        window=window,
+        style=settings.style,
+        estimator=ledger.estimator,
+        ratio=ledger.ratio,
+        ratios=ledger.ratios,
+        instructions=(instructions or "").strip() or None,
+        newest_user_message=user_message,
+        earlier_literals=earlier_literals(compaction.details if compaction is not None else None),
+        earlier_details=compaction.details if compaction is not None else None,
+    )
+
+
+def is_just_compacted(ledger: Ledger) -> bool:
+    """Whether the context has nothing newer than its compaction; settings changes and notes to the log do not count."""
+    compaction = ledger.compaction_position()
+    newest = ledger.path.newest_message_position()
+    return compaction is not None and (newest is None or newest < compaction)
+
+
+def stored_parts(compaction: CompactionEntry) -> tuple[str, tuple[HostBlock, ...]]:
+    """The summariser's part and the host's blocks of a compaction. Text of other programs has no blocks of ours,
+    whatever it looks like."""
+    if not isinstance((compaction.details or {}).get(DETAILS_KEY), dict):
+        return compaction.summary.strip(), ()
+    return hostblocks.split(compaction.summary)
+
+
+def earlier_literals(details: Mapping[str, Json] | None) -> tuple[str, ...]:
+    """The literals that a compaction entry carries."""
+    ours = (details or {}).get(DETAILS_KEY)
+    literals = ours.get("keptVerbatim") if isinstance(ours, dict) else None
+    return tuple(item for item in literals if isinstance(item, str)) if isinstance(literals, list) else ()
+
+
+def _carried_user_message(ledger: Ledger, cut: Cut, window: int | None) -> str | None:
+    """The newest real user message when the kept tail does not have it.
+
+    It is on the summarised part of the path, or the previous compaction carries it. One that would fill more than
+    a quarter of the window is cut in the middle: the whole of it stays in the log.
+    """
+    path: LivePath = ledger.path
+    position = path.turn_start_before(len(path))
+    if position is not None:
+        if position >= cut.first_kept:
+            return None
+        text = text_of(path.span(position, position + 1)[0])
+        return cut_in_middle(text, ledger, budget.user_message_tokens(window), path.entries[position].id)
+    compaction = ledger.newest_compaction
+    if compaction is None:
+        return None
+    return next((block.text for block in stored_parts(compaction)[1] if block.name == hostblocks.USER_MESSAGE), None)
+
+
+def cut_in_middle(text: str, ledger: Ledger, limit_tokens: int, entry_id: str) -> str:
+    """The text whole when it fits, else its beginning and its end with the number of characters left out."""
+    tokens = ledger.scaled(ledger.estimator.text(text))
+    if tokens <= limit_tokens:
+        return text
+    chars = max(1, int(len(text) * limit_tokens / tokens * 0.95))
+    head = chars * 2 // 3
+    tail = chars - head
+    left_out = len(text) - head - tail
+    note = f"[… {left_out:,} characters left out; the whole is entry {entry_id} of the session log …]"
+    return f"{text[:head]}\n{note}\n{text[-tail:]}"

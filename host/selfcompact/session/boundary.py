@@ -1,0 +1,82 @@
+"""What happens at a turn boundary, decided by one pure function.
+
+A boundary lies between the results of a turn and the next model request; before the first request of a run; after
+an overflow error; and between the last response and the end of a run. Every one of them asks `boundary()`, so no
+path can skip the check, and at most one compaction runs at each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selfcompact.events import CompactionReason
+from selfcompact.session.requests import PendingRequest
+
+
+@dataclass(frozen=True)
+class BoundaryFacts:
+    """All that the decision depends on.
+
+    `overflow` is the provider's message when the last request was longer than the window. `attempts_in_a_row`
+    counts completed compactions since the last successful response; `overflow_compacted` says whether one of them
+    was for an overflow. `threshold_tokens` is None when the window is not known. `wants_more`: the response asked
+    for tools, or input is waiting.
+    """
+
+    pending: PendingRequest | None = None
+    manual: PendingRequest | None = None
+    overflow: str | None = None
+    estimated_tokens: int = 0
+    threshold_tokens: int | None = None
+    enabled: bool = True
+    attempts_in_a_row: int = 0
+    overflow_compacted: bool = False
+    max_attempts: int = 2
+    wants_more: bool = True
+
+
+@dataclass(frozen=True)
+class Compact:
+    """Compact now, for this reason; then go on if `wants_more`, or send the failed request again if `retry`."""
+
+    reason: CompactionReason
+    instructions: str | None = None
+    retry: bool = False
+
+
+@dataclass(frozen=True)
+class Continue:
+    """Send the next request."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The run ends. `error` says why when it did not end by itself; `limit` when the attempts are used up."""
+
+    error: str | None = None
+    limit: bool = False
+
+
+Decision = Compact | Continue | Stop
+
+
+def boundary(facts: BoundaryFacts) -> Decision:
+    """Decide what to do at a boundary: overflow first, then what was asked for, then the threshold."""
+    exhausted = facts.attempts_in_a_row >= facts.max_attempts
+    if facts.overflow is not None:
+        if facts.overflow_compacted or exhausted:
+            return Stop(facts.overflow, limit=True)
+        asked = facts.manual or facts.pending
+        return Compact("overflow", asked.instructions if asked else None, retry=True)
+    if not exhausted:
+        if facts.manual is not None:
+            return Compact("manual", facts.manual.instructions)
+        if facts.pending is not None:
+            return Compact("requested", facts.pending.instructions)
+        if _over_threshold(facts):
+            return Compact("threshold")
+    return Continue() if facts.wants_more else Stop()
+
+
+def _over_threshold(facts: BoundaryFacts) -> bool:
+    return facts.enabled and facts.threshold_tokens is not None and facts.estimated_tokens > facts.threshold_tokens

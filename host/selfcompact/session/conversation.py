@@ -1,0 +1,142 @@
+"""The conversation: the log and the ledger, always in step.
+
+Everything that writes history goes through `append`, which does not await: a record is in the log and in the ledger,
+or in neither, whatever is cancelled around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from selfcompact.codec import Json
+from selfcompact.compaction.ledger import Ledger
+from selfcompact.compaction.tokens import Estimator
+from selfcompact.entries import (
+    CompactionEntry,
+    CustomEntry,
+    Entry,
+    MessageEntry,
+    ModelChangeEntry,
+    new_entry_id,
+    now_iso,
+)
+from selfcompact.messages import AssistantMessage, Message, ToolCall
+from selfcompact.session.history import build_history
+from selfcompact.session.log import SessionLog
+
+FAILED_STOPS = frozenset({"error", "aborted"})
+"""Stop reasons of responses that carry no answer: they never reset the attempt limits."""
+
+
+class Conversation:
+    """Owns the log and the ledger of one session. Not shared between sessions; no method awaits."""
+
+    def __init__(self, log: SessionLog, *, overhead_tokens: int, estimator: Estimator | None = None) -> None:
+        self._log = log
+        self._taken = {entry.id for entry in log.entries}
+        if estimator is None:
+            self.ledger = Ledger(log.entries, overhead_tokens=overhead_tokens)
+        else:
+            self.ledger = Ledger(log.entries, overhead_tokens=overhead_tokens, estimator=estimator)
+        self._leaf_id = log.entries[-1].id if log.entries else None
+        self._call_ids = {call.id for entry in log.entries for call in _calls(entry)}
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """The live path, oldest first."""
+        return self.ledger.entries
+
+    @property
+    def leaf_id(self) -> str | None:
+        """The newest entry, which the next one points to."""
+        return self._leaf_id
+
+    def history(self) -> tuple[Message, ...]:
+        """The messages of the next request."""
+        return build_history(self.entries)
+
+    def append(self, entry: Entry) -> None:
+        """Write one entry to the log, then count it.
+
+        Raises:
+            SessionFileError: it could not be written; nothing changed.
+        """
+        self._log.append(entry)
+        self._taken.add(entry.id)
+        self._leaf_id = entry.id
+        self.ledger.append(entry)
+
+    def say(self, message: Message) -> MessageEntry:
+        """Append a message."""
+        entry = MessageEntry(id=self.new_id(), parent_id=self._leaf_id, timestamp=now_iso(), message=message)
+        self.append(entry)
+        return entry
+
+    def note(self, custom_type: str, data: Json) -> None:
+        """Append a record of our own that is not part of the context."""
+        self.append(
+            CustomEntry(
+                id=self.new_id(), parent_id=self._leaf_id, timestamp=now_iso(), custom_type=custom_type, data=data
+            )
+        )
+
+    def change_model(self, provider: str, model_id: str) -> None:
+        """Record which model answers from here on, unless it is the one that answers already."""
+        for entry in reversed(self.entries):
+            if isinstance(entry, ModelChangeEntry):
+                if (entry.provider, entry.model_id) == (provider, model_id):
+                    return
+                break
+        self.append(
+            ModelChangeEntry(
+                id=self.new_id(), parent_id=self._leaf_id, timestamp=now_iso(), provider=provider, model_id=model_id
+            )
+        )
+
+    def new_id(self) -> str:
+        """An id that no live entry has."""
+        return new_entry_id(self._taken)
+
+    def claim_call_id(self, wanted: str) -> str:
+        """The id a tool call gets: the one it came with, or that one with a suffix when it was used before."""
+        call_id = wanted or "call"
+        while call_id in self._call_ids:
+            call_id = f"{wanted or 'call'}_{new_entry_id()}"
+        self._call_ids.add(call_id)
+        return call_id
+
+    def sync(self) -> None:
+        """Have the disk store everything."""
+        self._log.sync()
+
+
+def _calls(entry: Entry) -> Sequence[ToolCall]:
+    if isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage):
+        return entry.message.tool_calls
+    return ()
+
+
+def attempts_since_success(entries: Sequence[Entry]) -> tuple[int, bool]:
+    """Completed compactions since the newest successful response, and whether one of them was for an overflow.
+
+    Read from the entries, so the limits hold after a reload as they did before.
+    """
+    count, for_overflow = 0, False
+    for entry in reversed(entries):
+        if isinstance(entry, CompactionEntry):
+            count += 1
+            for_overflow = for_overflow or compaction_reason(entry) == "overflow"
+        elif (
+            isinstance(entry, MessageEntry)
+            and isinstance(entry.message, AssistantMessage)
+            and entry.message.stop_reason not in FAILED_STOPS
+        ):
+            break
+    return count, for_overflow
+
+
+def compaction_reason(entry: CompactionEntry) -> str | None:
+    """Why a compaction ran, as we noted it; None in entries of other programs."""
+    ours = (entry.details or {}).get("selfcompact")
+    reason = ours.get("reason") if isinstance(ours, dict) else None
+    return reason if isinstance(reason, str) else None

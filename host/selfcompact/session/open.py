@@ -1,0 +1,123 @@
+"""Opening a session: everything it needs is opened here, in order, and closed in the opposite order."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import platformdirs
+
+from host_bridge.host_end import Dispatcher
+from selfcompact.compaction.summarise import ModelSummariser, OfflineSummariser, Summariser
+from selfcompact.compaction.tokens import ScriptAwareEstimator
+from selfcompact.errors import WorkspaceError
+from selfcompact.events import WarningRaised
+from selfcompact.kernel import Kernel, open_kernel
+from selfcompact.models.model import Model
+from selfcompact.models.scripted import ScriptedModel
+from selfcompact.session.compactor import Compactor
+from selfcompact.session.conversation import Conversation
+from selfcompact.session.log import SessionLog
+from selfcompact.session.session import Session, closing
+from selfcompact.session.stream import EventHub
+from selfcompact.session.turn import IPYTHON, TurnRunner
+from selfcompact.settings import Settings, load_settings
+from selfcompact.skills import system_prompt
+
+
+def new_session_file(workspace: Path, root: Path | None = None) -> Path:
+    """Where a new session of a workspace is kept: a folder per workspace under the user's data directory."""
+    root = root or Path(platformdirs.user_data_dir("selfcompact")) / "sessions"
+    slug = "-".join(part for part in workspace.parts if part != workspace.anchor) or "root"
+    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S-%f")
+    return root / slug[-100:] / f"{stamp}.jsonl"
+
+
+@asynccontextmanager
+async def open_session(
+    model: Model,
+    *,
+    workspace: Path | str = ".",
+    session_file: Path | str | None = None,
+    settings: Settings | None = None,
+    system: str | None = None,
+    summariser: Summariser | None = None,
+) -> AsyncIterator[Session]:
+    """Open a session: a kernel in its sandbox, the log, and everything between them.
+
+    Leaving the block aborts what is going on, ends the kernel with all its processes, and closes the log.
+
+    Args:
+        model: answers the turns, and writes the summaries unless `summariser` is given. A `ScriptedModel`
+            without summaries is summarised offline.
+        workspace: the directory the agent works in; an existing one.
+        session_file: made when missing, continued when there; None makes a new one under the user's data directory.
+        settings: None reads them from the usual places (`selfcompact.settings`).
+        system: the whole system prompt; None takes ours, with the compact skill in it when cells may call it.
+        summariser: another writer of summaries.
+
+    Raises:
+        UsageError: the workspace, the session file, a setting or the sandbox cannot be used.
+        KernelStartError: the kernel did not become ready.
+    """
+    workspace = _checked_workspace(Path(workspace))
+    settings = settings or load_settings(workspace).settings
+    system = system if system is not None else system_prompt(agent_callable=settings.compaction.agent_callable)
+    window = settings.context_window or model.context_window
+    path = Path(session_file) if session_file is not None else new_session_file(workspace)
+    dispatcher, hub = Dispatcher(), EventHub()
+    with SessionLog.open(path.absolute(), cwd=workspace) as log:
+        conversation = Conversation(log, overhead_tokens=_overhead_tokens(system))
+        async with open_kernel(settings.kernel, settings.sandbox, workspace=workspace, dispatcher=dispatcher) as kernel:
+            conversation.change_model(model.provider, model.model_id)
+            session = Session(
+                conversation=conversation,
+                turns=TurnRunner(conversation, model, kernel, system=system, hub=hub, cache_key=log.header.id),
+                compactor=Compactor(
+                    conversation,
+                    settings.compaction,
+                    summariser or default_summariser(model),
+                    window=window,
+                    hub=hub,
+                    manifest=lambda: _manifest(kernel),
+                ),
+                dispatcher=dispatcher,
+                hub=hub,
+                settings=settings,
+                window=window,
+                header=log.header,
+                session_file=log.path,
+                workspace=workspace,
+                kernel=kernel,
+            )
+            async with closing(session):
+                for sentence in log.damage:
+                    hub.emit(WarningRaised(message=sentence))
+                yield session
+
+
+def default_summariser(model: Model) -> Summariser:
+    """Who writes the summaries of a session with this model, when nobody was named."""
+    if isinstance(model, ScriptedModel) and not model.summarises:
+        return OfflineSummariser()
+    return ModelSummariser(model)
+
+
+async def _manifest(kernel: Kernel) -> str:
+    return (await kernel.names()).to_text()
+
+
+def _overhead_tokens(system: str) -> int:
+    """Tokens of what every request carries beside its messages: the system prompt and the tool's schema."""
+    estimator = ScriptAwareEstimator()
+    return estimator.text(system) + estimator.text(f"{IPYTHON.name}{IPYTHON.description}{IPYTHON.parameters}")
+
+
+def _checked_workspace(workspace: Path) -> Path:
+    if not workspace.exists():
+        raise WorkspaceError(workspace, "does not exist; make it, or name another one")
+    if not workspace.is_dir():
+        raise WorkspaceError(workspace, "is not a directory; name one")
+    return workspace.resolve()

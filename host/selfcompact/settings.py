@@ -1,0 +1,214 @@
+"""All settings as one frozen value, read from every place that may hold some.
+
+Strongest first: the command line (`--set`), the environment (`SELFCOMPACT_COMPACTION__RESERVE_TOKENS`), the
+project's `.selfcompact/settings.json`, the user's `settings.json`, then the `compaction` object of
+`.prime/agent/settings.json` in the project and in the home directory, then the defaults. Objects merge key by key.
+Keys may be camelCase or snake_case.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel, to_snake
+
+from selfcompact.compaction.settings import CompactionSettings
+from selfcompact.errors import SettingsError
+from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
+
+ENV_PREFIX = "SELFCOMPACT_"
+PROJECT_FILE = Path(".selfcompact/settings.json")
+PRIME_FILE = Path(".prime/agent/settings.json")
+"""Operators of the system that defined these compaction settings keep them here; no second copy is needed."""
+
+
+class Settings(BaseModel):
+    """Everything an operator can set. Frozen; make another one with `model_copy(update=…)`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+    compaction: CompactionSettings = CompactionSettings()
+    kernel: KernelSettings = KernelSettings()
+    sandbox: SandboxPolicy = SandboxPolicy()
+    model: str | None = None
+    """The model of the conversation, as `provider:name`."""
+
+    context_window: int | None = None
+    """Tokens; overrides what the model says of itself."""
+
+
+@dataclass(frozen=True)
+class LoadedSettings:
+    """Settings, and for every key that is not a default (`compaction.reserve_tokens`) where it came from."""
+
+    settings: Settings
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    where: str
+    values: Mapping[str, Any]
+
+
+def user_settings_file() -> Path:
+    """The user's own settings file, whether or not it is there."""
+    return Path(platformdirs.user_config_dir("selfcompact")) / "settings.json"
+
+
+def load_settings(
+    workspace: Path,
+    *,
+    overrides: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    user_file: Path | None = None,
+    home: Path | None = None,
+) -> LoadedSettings:
+    """Read and merge all sources. `overrides` are `key=value` texts, later ones win.
+
+    Raises:
+        SettingsError: a file cannot be read, a key is not known, or a value is not allowed; it names the source.
+    """
+    env = os.environ if env is None else env
+    home = home or Path.home()
+    layers = [
+        _prime_layer(home / PRIME_FILE),
+        _prime_layer(workspace / PRIME_FILE),
+        _file_layer(user_file or user_settings_file()),
+        _file_layer(workspace / PROJECT_FILE),
+        *_environment_layers(env),
+        *(_override_layer(text) for text in overrides),
+    ]
+    return merge_layers(layers)
+
+
+def merge_layers(layers: Sequence[_Layer]) -> LoadedSettings:
+    """Merge layers, weakest first, and check the result."""
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        for path, value in _leaves(layer.values, Settings):
+            _check_known(path, layer.where)
+            _put(merged, path, value)
+            origins[".".join(path)] = layer.where
+    try:
+        return LoadedSettings(Settings.model_validate(merged), origins)
+    except ValidationError as error:
+        raise _settings_error(error, origins) from error
+
+
+def _leaves(
+    values: Mapping[str, Any], model: type[BaseModel] | None, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every setting of a nested object with its path in snake_case; values of leaf fields stay whole."""
+    for key, value in values.items():
+        name = to_snake(str(key))
+        child = _submodel(model, name)
+        if child is not None and isinstance(value, Mapping):
+            yield from _leaves(value, child, (*path, name))
+        else:
+            yield (*path, name), value
+
+
+def _submodel(model: type[BaseModel] | None, name: str) -> type[BaseModel] | None:
+    if model is None or name not in model.model_fields:
+        return None
+    annotation = model.model_fields[name].annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def _check_known(path: Sequence[str], where: str) -> None:
+    model: type[BaseModel] | None = Settings
+    for depth, name in enumerate(path):
+        if model is None or name not in model.model_fields:
+            known = sorted(to_camel(field) for field in model.model_fields) if model else []
+            close = difflib.get_close_matches(to_camel(name), known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known) or 'nothing'}"
+            raise SettingsError(where, f"is not a setting; {hint}", key=_shown(path[: depth + 1]))
+        model = _submodel(model, name)
+
+
+def _put(merged: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    for name in path[:-1]:
+        merged = merged.setdefault(name, {})
+    merged[path[-1]] = value
+
+
+def _shown(path: Sequence[str | int]) -> str:
+    return ".".join(to_camel(str(name)) for name in path)
+
+
+def _settings_error(error: ValidationError, origins: Mapping[str, str]) -> SettingsError:
+    first = error.errors()[0]
+    names = [to_snake(str(part)) for part in first["loc"]]
+    for length in range(len(names), 0, -1):
+        where = origins.get(".".join(names[:length]))
+        if where:
+            return SettingsError(
+                where,
+                f"{first['msg'].lower()}, not {json.dumps(first['input'], default=str)}",
+                key=_shown(names[:length]),
+            )
+    return SettingsError("settings", first["msg"].lower(), key=_shown(names))
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(str(path), f"cannot be read ({error}); mend or remove it") from error
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise SettingsError(str(path), f"is not JSON ({error}); mend or remove it") from error
+    if not isinstance(data, dict):
+        raise SettingsError(str(path), "should hold one JSON object")
+    return data
+
+
+def _file_layer(path: Path) -> _Layer:
+    return _Layer(str(path), _read_json(path))
+
+
+def _prime_layer(path: Path) -> _Layer:
+    """Only the keys of its `compaction` object that we share: the rest of that file belongs to another program."""
+    compaction = _read_json(path).get("compaction")
+    if not isinstance(compaction, dict):
+        return _Layer(str(path), {})
+    shared = {key: value for key, value in compaction.items() if to_snake(key) in CompactionSettings.model_fields}
+    return _Layer(str(path), {"compaction": shared})
+
+
+def _environment_layers(env: Mapping[str, str]) -> Iterator[_Layer]:
+    for name in sorted(env):
+        if name.startswith(ENV_PREFIX):
+            keys = name.removeprefix(ENV_PREFIX).lower().split("__")
+            yield _Layer(f"environment variable {name}", _nested(keys, env[name]))
+
+
+def _override_layer(text: str) -> _Layer:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise SettingsError(f"--set {text}", "should look like key=value, as in compaction.keepRecentTokens=2000")
+    return _Layer(f"--set {key.strip()}", _nested(key.strip().split("."), value))
+
+
+def _nested(keys: Sequence[str], text: str) -> dict[str, Any]:
+    """One setting given as text: JSON where it is JSON, plain text otherwise."""
+    try:
+        value: Any = json.loads(text)
+    except ValueError:
+        value = text
+    for key in reversed(keys):
+        value = {key: value}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from selfcompact.entries import BranchSummaryEntry, CompactionEntry, CustomMessageEntry, Entry, decode_entry
+from selfcompact.messages import (
+    AssistantMessage,
+    BashExecutionMessage,
+    Message,
+    TextContent,
+    ThinkingContent,
+    ToolResultMessage,
+    UserMessage,
+    text_of,
+)
+from selfcompact.session.history import (
+    UNKNOWN_OUTCOME,
+    build_history,
+    merge_adjacent_users,
+    repaired,
+    validate_history,
+)
+from tests.compaction.build import answered, called, logged, resulted, rounds, said, turns
+
+
+def compaction(first_kept: str, entry_id: str = "c0", summary: str = "what happened") -> CompactionEntry:
+    return CompactionEntry(
+        id=entry_id, parent_id=None, timestamp="", summary=summary, first_kept_entry_id=first_kept, tokens_before=1
+    )
+
+
+def test_a_history_that_is_in_order_is_sent_as_it_is() -> None:
+    messages = turns(3)
+    assert all(ours is theirs for ours, theirs in zip(build_history(logged(messages)), messages, strict=True))
+
+
+def test_after_a_compaction_comes_the_summary_then_the_kept_tail_unchanged_then_what_is_new() -> None:
+    """FAULTS 35: the tail equals the original slice, signed thinking included."""
+    signed = ThinkingContent(thinking="hm", thinking_signature="sig")
+    old = [*turns(2), said("more"), answered("yes", called("z"), thinking=signed), resulted("z", "ok")]
+    new = [answered("done")]
+    entries = [*logged(old), compaction("00000008"), *logged(new, start=50)]
+    history = build_history(entries)
+    assert isinstance(history[0], UserMessage)
+    assert history[0].synthetic
+    assert "what happened" in text_of(history[0])
+    assert list(history[1:]) == [*old[8:], *new]
+
+
+def test_only_the_newest_compaction_counts() -> None:
+    entries = [*logged(turns(3)), compaction("00000002", "c1", "first"), *logged(rounds(2), start=50)]
+    entries.append(compaction("00000032", "c2", "second"))
+    history = build_history(entries)
+    assert "second" in text_of(history[0])
+    assert "first" not in "".join(text_of(message) for message in history[1:])
+
+
+def test_a_call_without_a_result_is_answered_with_an_unknown_outcome() -> None:
+    history = build_history(
+        logged([said("q"), answered("", called("a"), called("b")), resulted("b", "done"), said("?")])
+    )
+    assert [text_of(m) for m in history if isinstance(m, ToolResultMessage)] == [UNKNOWN_OUTCOME, "done"]
+    assert validate_history(history) == []
+
+
+def test_a_result_without_a_call_becomes_text_of_the_host() -> None:
+    """FAULTS 28."""
+    history = build_history(logged([resulted("gone", "42"), said("q")]))
+    assert validate_history(history) == []
+    assert "42" in text_of(history[0])
+    assert isinstance(history[0], UserMessage)
+    assert history[0].synthetic
+
+
+def test_results_move_to_their_call_when_something_came_between() -> None:
+    history = build_history(logged([said("q"), answered("", called("a")), said("steer"), resulted("a", "ok")]))
+    assert [message.role for message in history] == ["user", "assistant", "toolResult", "user"]
+
+
+def test_an_id_used_twice_stays_paired_and_becomes_unique() -> None:
+    messages: list[Message] = [said("q")]
+    for n in range(3):
+        messages += [answered("", called("call_0", f"x = {n}")), resulted("call_0", f"out {n}")]
+    history = build_history(logged(messages))
+    assert validate_history(history) == []
+    assert [text_of(m) for m in history if isinstance(m, ToolResultMessage)] == ["out 0", "out 1", "out 2"]
+
+
+def test_an_aborted_response_loses_all_of_its_thinking_and_keeps_what_it_said() -> None:
+    """FAULTS 38."""
+    aborted = answered("half", thinking=ThinkingContent(thinking="partial"), stop_reason="aborted")
+    history = build_history(logged([said("q"), aborted, said("go on")]))
+    assert isinstance(history[1], AssistantMessage)
+    assert history[1].content == (TextContent(text="half"),)
+
+
+def test_an_empty_response_is_left_out() -> None:
+    history = build_history(logged([said("q"), answered("", stop_reason="error"), said("again")]))
+    assert [message.role for message in history] == ["user", "user"]
+
+
+def test_a_history_begins_with_a_user_message_and_no_response_follows_another() -> None:
+    """FAULTS 37."""
+    history = build_history(logged([answered("a"), answered("b")]))
+    assert [message.role for message in history] == ["user", "assistant", "user", "assistant"]
+
+
+def test_shell_runs_custom_messages_and_left_branches_reach_the_model_as_the_hosts_text() -> None:
+    shell = BashExecutionMessage(command="ls", output="a.py", timestamp=1)
+    hidden = replace(shell, command="secret", exclude_from_context=True)
+    entries: list[Entry] = logged([said("q"), shell, hidden])
+    entries.append(CustomMessageEntry(id="x", parent_id=None, timestamp="", custom_type="note", content="a note"))
+    entries.append(BranchSummaryEntry(id="b", parent_id=None, timestamp="", from_id="z", summary="went nowhere"))
+    history = build_history(entries)
+    assert validate_history(history) == []
+    texts = [text_of(message) for message in history[1:]]
+    assert ["ls" in texts[0], "a note" in texts[1], "went nowhere" in texts[2]] == [True, True, True]
+    assert not any("secret" in text for text in texts)
+    assert all(isinstance(m, UserMessage) and m.synthetic for m in history[1:])
+
+
+def test_neighbouring_user_messages_can_be_merged_for_strict_providers() -> None:
+    merged = merge_adjacent_users([said("a", synthetic=True), said("b"), answered("c"), said("d")])
+    assert [message.role for message in merged] == ["user", "assistant", "user"]
+    assert text_of(merged[0]) == "a\nb"
+    assert isinstance(merged[0], UserMessage)
+    assert not merged[0].synthetic
+
+
+def test_the_validator_names_what_is_wrong() -> None:
+    problems = validate_history([answered("", called("a")), resulted("b", "x"), answered("", called("a"))])
+    text = "\n".join(problems)
+    for part in ("no user message", "'b', which is not open", "'a' of message 0 has no result", "again"):
+        assert part in text
+
+
+_CALL_IDS = st.sampled_from(["a", "b", "c"])
+_ANY = st.one_of(
+    st.builds(said, st.sampled_from(["", "hi", " ", "more"]), synthetic=st.booleans()),
+    st.builds(
+        lambda text, ids, reason: answered(text, *(called(i) for i in ids), stop_reason=reason),
+        st.sampled_from(["", "text"]),
+        st.lists(_CALL_IDS, max_size=3),
+        st.sampled_from(["stop", "toolUse", "error", "aborted", "length"]),
+    ),
+    st.builds(resulted, _CALL_IDS, st.sampled_from(["", "out"]), is_error=st.booleans()),
+)
+
+
+@given(st.lists(_ANY, max_size=25))
+def test_every_history_comes_out_valid_and_repairing_it_again_changes_nothing(messages: list[Message]) -> None:
+    """FAULTS 27: pairs complete, ids unique, roles in order, whatever went in."""
+    history = repaired(messages)
+    assert validate_history(history) == [] or history == ()
+    assert repaired(history) == history
+
+
+@given(st.lists(_ANY, max_size=20), st.lists(st.tuples(st.integers(0, 60), st.lists(_ANY, max_size=8)), max_size=4))
+def test_chained_compactions_at_any_cut_and_a_reload_keep_the_history_valid(
+    first: list[Message], later: list[tuple[int, list[Message]]]
+) -> None:
+    """FAULTS 28: compact, work, compact, reload."""
+    entries: list[Entry] = logged(first)
+    for number, (cut, messages) in enumerate(later):
+        kept = entries[cut % len(entries)].id if entries else "none"
+        entries.append(compaction(kept, f"c{number}"))
+        entries += logged(messages, start=100 * (number + 1))
+    reloaded = [decode_entry(entry.to_json()) for entry in entries]
+    assert build_history(reloaded) == build_history(entries)
+    if entries and (later or validate_history(build_history(entries))):
+        assert validate_history(build_history(entries)) in ([], ["there is no user message"])
+    if later:
+        assert validate_history(build_history(entries)) == []
