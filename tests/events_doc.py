@@ -56,6 +56,8 @@ EXAMPLES: list[events.Event] = [
     events.RequestDropped(cause="the run was aborted", custom_instructions="keep `rows`"),
     events.KernelRestarted(generation=2, cause="the kernel was killed (signal 9)"),
     events.AgentCallableChanged(enabled=False),
+    events.AutoCompactionDisarmed(cause="3 automatic compactions in a row failed", until_tokens=30_250),
+    events.ModelChanged(provider="anthropic", model_id="claude-sonnet-4-5"),
     events.WarningRaised(message="session file work.jsonl, line 7: not JSON; passed over"),
     events.AgentEnd(status="done", messages=(USER, ASKS, ANSWERS)),
 ]

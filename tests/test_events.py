@@ -39,7 +39,15 @@ ORDER = re.compile(
     re.VERBOSE,
 )
 
-ANYWHERE = {"compaction_scheduled", "request_dropped", "kernel_restarted", "agent_callable_changed", "warning"}
+ANYWHERE = {
+    "agent_callable_changed",
+    "auto_compaction_disarmed",
+    "compaction_scheduled",
+    "kernel_restarted",
+    "model_changed",
+    "request_dropped",
+    "warning",
+}
 
 
 def in_order(kinds: list[str]) -> bool:

@@ -10,7 +10,8 @@ compaction := compaction_start compaction_end
 ```
 
 A manual compaction of an idle session stands outside a run. `compaction_scheduled`, `request_dropped`,
-`kernel_restarted`, `agent_callable_changed` and `warning` may stand anywhere. The JSON form (`to_json`) has the
+`kernel_restarted`, `agent_callable_changed`, `auto_compaction_disarmed`, `model_changed` and `warning` may stand
+anywhere. The JSON form (`to_json`) has the
 camelCase field names of the pi session family, so that readers of that family's event streams understand ours.
 """
 
@@ -213,6 +214,25 @@ class AgentCallableChanged(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AutoCompactionDisarmed(Record):
+    """Compaction at the threshold stops until the context has `until_tokens` tokens: it failed, or hardly helped,
+    too often in a row. Requested, manual and overflow compactions go on."""
+
+    type: str = "auto_compaction_disarmed"
+    cause: str
+    until_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelChanged(Record):
+    """From the next request on another model answers."""
+
+    type: str = "model_changed"
+    provider: str
+    model_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class WarningRaised(Record):
     """Something an operator should know; the session goes on."""
 
@@ -237,5 +257,7 @@ Event = (
     | RequestDropped
     | KernelRestarted
     | AgentCallableChanged
+    | AutoCompactionDisarmed
+    | ModelChanged
     | WarningRaised
 )

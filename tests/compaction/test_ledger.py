@@ -65,7 +65,7 @@ def test_billed_output_that_is_not_in_the_message_is_not_counted_for_the_next_re
 
 def test_a_compaction_moves_the_live_path_to_its_first_kept_entry() -> None:
     ledger = _appended(Ledger(logged(turns(5))), compaction("00000010"))
-    assert [entry.id for entry in ledger.entries][0] == "00000010"
+    assert next(entry.id for entry in ledger.entries) == "00000010"
     assert ledger.newest_compaction is not None
     assert ledger.compaction_position() == len(ledger.entries) - 1
 
