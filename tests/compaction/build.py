@@ -111,8 +111,8 @@ def sections(goal: str = "Reach the aim.", **bodies: str) -> str:
     """A summary in the form of the `sections` style."""
     filled = {
         "Goal": goal,
-        "Progress": "### Done\n- [x] Half is done: a.py and b.py.\n\n### In Progress\n(none)\n\n### Blocked\n(none)",
-        "Next Steps": "1. Do the second half in the way agreed on with the user.\n2. Run all tests again and report on it.",
+        "Progress": "### Done\n- [x] Half is done, a.py and b.py.\n\n### In Progress\n(none)\n\n### Blocked\n(none)",
+        "Next Steps": "1. Do the second half in the way agreed on with the user.\n2. Run all tests again and report.",
         **{name.replace("_", " "): body for name, body in bodies.items()},
     }
     return "\n\n".join(f"## {name}\n{filled.get(name, '(none)')}" for name in SECTIONS_CONTRACT.headings)
