@@ -24,8 +24,6 @@ def full(**facts: Any) -> BoundaryFacts:
     return dataclasses.replace(FULL, **facts)
 
 
-
-
 @pytest.mark.parametrize(
     ("facts", "decision"),
     [

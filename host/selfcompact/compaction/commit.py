@@ -25,13 +25,15 @@ def compaction_entry(
     manifest_text: str | None = None,
     details: Mapping[str, Json] | None = None,
     secrets: Sequence[str] = (),
-    new_id: Callable[[], str] = new_entry_id,
+    reason: str | None = None,
+    entry_id: str | None = None,
     clock: Callable[[], str] = now_iso,
 ) -> CompactionEntry:
     """The entry that puts the summary in the place of the planned part of the history.
 
     `manifest_text` tells the state of the kernel, taken from the living kernel at this moment; None when there is no
-    kernel. `details` are added to ours under the key `selfcompact` of the entry's details.
+    kernel. `reason` is why it was done; `entry_id` is made when none is given. `details` are added to ours under the
+    key `selfcompact` of the entry's details.
 
     Raises:
         NotBeneficial: the new context would not be smaller than the old one.
@@ -52,12 +54,14 @@ def compaction_entry(
         "keptVerbatim": list(summary.kept.carried),
         "ratios": {model: round(ratio, 4) for model, ratio in plan.ratios.items()},
     }
+    if reason is not None:
+        ours["reason"] = reason
     if summary.failure is not None:
         ours["failure"] = redact(summary.failure)
     if summary.repaired:
         ours["repaired"] = list(summary.repaired)
     return CompactionEntry(
-        id=new_id(),
+        id=entry_id or new_entry_id(),
         parent_id=parent_id,
         timestamp=clock(),
         summary=text,

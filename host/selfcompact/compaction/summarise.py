@@ -16,12 +16,12 @@ from selfcompact.compaction.retry import Sleep
 from selfcompact.compaction.secrets import Redactor
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.style import load_style
-from selfcompact.compaction.summarisers import OfflineSummariser, Summariser
+from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, Summariser, TextSummariser
 from selfcompact.compaction.transcript import transcript
 from selfcompact.errors import ModelError, SummaryRejected
 from selfcompact.messages import Usage, text_of
 
-__all__ = ["Progress", "Summary", "summarise"]
+__all__ = ["ModelSummariser", "OfflineSummariser", "Progress", "Summariser", "Summary", "TextSummariser", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Summary:
 
 async def summarise(
     plan: Plan,
-    summariser: Summariser | OfflineSummariser,
+    summariser: Summariser,
     settings: CompactionSettings,
     *,
     window: int | None = None,
@@ -79,7 +79,7 @@ async def summarise(
 
 async def _by_model(
     plan: Plan,
-    summariser: Summariser,
+    summariser: TextSummariser,
     settings: CompactionSettings,
     window: int | None,
     redact: Callable[[str], str],
@@ -118,7 +118,7 @@ async def _by_model(
         items=transcript(plan.turn_prefix, redact=redact, drop_thinking=summariser.drops_thinking),
         window=width,
         output_tokens=budget.prefix_tokens(settings.reserve_tokens, width, summariser.max_output_tokens),
-        message_count=len(plan.turn_prefix),
+        message_count=0,  # brief by design, however long the prefix
         first_kind="prefix",
         instructions=plan.instructions,
     )
