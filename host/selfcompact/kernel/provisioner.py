@@ -102,7 +102,7 @@ class SandboxProvisioner(KernelProvisionerBase):
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """Start the kernel. The sandbox ends with the calling thread."""
         policy, runtime = self.settings, self.runtime
-        workspace = Path(os.path.realpath(self.workspace or kwargs.get("cwd") or "."))
+        workspace = Path(self.workspace or kwargs.get("cwd") or ".").resolve()  # noqa: ASYNC240 - one stat, before anything runs
         interpreter = inspect_interpreter(Path(cmd[0]))
         packages = kernel_side_packages()
         environment, self.held_back = self._environment(interpreter, policy, runtime, kwargs.get("env") or {})
