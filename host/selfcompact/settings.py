@@ -23,6 +23,7 @@ from pydantic.alias_generators import to_camel, to_snake
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.errors import SettingsError
 from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
+from selfcompact.workspace import checked_workspace
 
 ENV_PREFIX = "SELFCOMPACT_"
 PROJECT_FILE = Path(".selfcompact/settings.json")
@@ -75,8 +76,10 @@ def load_settings(
     """Read and merge all sources. `overrides` are `key=value` texts, later ones win.
 
     Raises:
+        WorkspaceError: the workspace does not exist or is no directory.
         SettingsError: a file cannot be read, a key is not known, or a value is not allowed; it names the source.
     """
+    workspace = checked_workspace(workspace)
     env = os.environ if env is None else env
     home = home or Path.home()
     layers = [

@@ -14,7 +14,6 @@ from host_bridge.host_end import Dispatcher
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, TextSummariser
 from selfcompact.compaction.tokens import ScriptAwareEstimator
-from selfcompact.errors import WorkspaceError
 from selfcompact.events import WarningRaised
 from selfcompact.kernel import Kernel, open_kernel
 from selfcompact.models.model import Model
@@ -29,6 +28,7 @@ from selfcompact.session.stream import EventHub
 from selfcompact.session.turn import IPYTHON, TurnRunner
 from selfcompact.settings import Settings, load_settings
 from selfcompact.skills import system_prompt
+from selfcompact.workspace import checked_workspace
 
 
 def new_session_file(workspace: Path, root: Path | None = None) -> Path:
@@ -68,7 +68,7 @@ async def open_session(
         UsageError: the workspace, the session file, a setting or the sandbox cannot be used.
         KernelStartError: the kernel did not become ready.
     """
-    workspace = _checked_workspace(Path(workspace))
+    workspace = checked_workspace(Path(workspace))
     settings = settings or load_settings(workspace).settings
     system = system if system is not None else system_prompt(agent_callable=settings.compaction.agent_callable)
     path = Path(session_file) if session_file is not None else new_session_file(workspace)
@@ -130,11 +130,3 @@ def _overhead_tokens(system: str) -> int:
     """Tokens of what every request carries beside its messages: the system prompt and the tool's schema."""
     estimator = ScriptAwareEstimator()
     return estimator.text(system) + estimator.text(f"{IPYTHON.name}{IPYTHON.description}{IPYTHON.parameters}")
-
-
-def _checked_workspace(workspace: Path) -> Path:
-    if not workspace.exists():
-        raise WorkspaceError(workspace, "does not exist; make it, or name another one")
-    if not workspace.is_dir():
-        raise WorkspaceError(workspace, "is not a directory; name one")
-    return workspace.resolve()
