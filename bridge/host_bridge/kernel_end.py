@@ -168,6 +168,15 @@ class _Ends:
             end = self._threads.end = _ThreadEnd(context, address)
         return end
 
+    def close(self) -> None:
+        """Close what this thread can reach. A kernel never needs it; tests do, which outlive many addresses."""
+        for end in list(self._loops.values()):
+            end.close()
+        self._threads = threading.local()
+        if self._context is not None:
+            self._context.destroy(linger=0)
+        self._reset()
+
     def _open(self) -> tuple[zmq.Context[Any], Address]:
         address = Address.from_environment()
         with self._lock:

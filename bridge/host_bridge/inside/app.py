@@ -19,6 +19,7 @@ from IPython.core.error import StdinNotImplementedError
 from traitlets.config import Config
 
 from host_bridge.inside.clip import clip, clip_data
+from host_bridge.inside.streams import CappedStream
 
 OMITTED_KEY = "host_bridge_omitted"
 """Where an execute_reply says how many characters of the cell's output were left out at the source."""
@@ -52,11 +53,13 @@ class AgentShell(ZMQInteractiveShell):
 
         def bounded(*args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
             data, metadata = unbounded(*args, **kwargs)
+            _release_streams()
             return clip_data(data), metadata
 
         formatter.format = bounded
 
     def _showtraceback(self, etype: type, evalue: object, stb: Sequence[str]) -> None:
+        _release_streams()
         super()._showtraceback(etype, clip(_text(evalue)), _clip_traceback(stb))
 
 
@@ -81,8 +84,8 @@ class AgentKernel(IPythonKernel):
         if "evalue" in reply:
             reply["evalue"] = clip(str(reply["evalue"]))
             reply["traceback"] = _clip_traceback(reply.get("traceback") or [])
-        streams = (sys.stdout, sys.stderr)
-        reply[OMITTED_KEY] = sum(stream.end_cell() for stream in streams if hasattr(stream, "end_cell"))
+        streams = [stream for stream in (sys.stdout, sys.stderr) if isinstance(stream, CappedStream)]
+        reply[OMITTED_KEY] = sum(stream.end_cell() for stream in streams)
         return reply
 
     def raw_input(self, *_prompt: object) -> str:
@@ -133,6 +136,12 @@ def _config() -> Config:
     config.InteractiveShell.history_load_length = 0
     config.IPCompleter.use_jedi = False
     return config
+
+
+def _release_streams() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, CappedStream):
+            stream.release()
 
 
 def _text(value: object) -> str:
