@@ -57,14 +57,17 @@ from selfcompact.events import (
     AgentCallableChanged,
     AgentEnd,
     AgentStart,
+    AutoCompactionDisarmed,
     CompactionEnd,
     CompactionResult,
+    CompactionScheduled,
     CompactionStart,
     Event,
     KernelRestarted,
     MessageEnd,
     MessageStart,
     MessageUpdate,
+    ModelChanged,
     RequestDropped,
     ToolExecutionEnd,
     ToolExecutionStart,
@@ -73,11 +76,14 @@ from selfcompact.events import (
     TurnStart,
     WarningRaised,
 )
+from selfcompact.messages import Message
 from selfcompact.models.model import Model
 from selfcompact.models.scripted import ScriptedModel, Step, cell, fail, overflow, say
 from selfcompact.session.compactor import CompactionOutcome
+from selfcompact.session.hooks import CompactionPreparation, Hooks, SuppliedSummary, Veto
 from selfcompact.session.open import open_session
-from selfcompact.session.session import RunResult, Session
+from selfcompact.session.run import RunResult
+from selfcompact.session.session import Session
 from selfcompact.session.status import ContextStatus
 from selfcompact.session.stream import EventStream
 from selfcompact.settings import Settings, load_settings
@@ -87,26 +93,32 @@ __all__ = [
     "AgentEnd",
     "AgentStart",
     "AuthenticationFailed",
+    "AutoCompactionDisarmed",
     "CompactionEnd",
     "CompactionError",
     "CompactionLimit",
     "CompactionOutcome",
+    "CompactionPreparation",
     "CompactionResult",
+    "CompactionScheduled",
     "CompactionStart",
     "ContextOverflow",
     "ContextStatus",
     "Event",
     "EventStream",
+    "Hooks",
     "InvalidHistory",
     "KernelClosed",
     "KernelDied",
     "KernelError",
     "KernelRestarted",
     "KernelStartError",
+    "Message",
     "MessageEnd",
     "MessageStart",
     "MessageUpdate",
     "Model",
+    "ModelChanged",
     "ModelError",
     "ModelTimeout",
     "NotBeneficial",
@@ -130,12 +142,14 @@ __all__ = [
     "SettingsError",
     "Step",
     "SummaryRejected",
+    "SuppliedSummary",
     "ToolExecutionEnd",
     "ToolExecutionStart",
     "ToolExecutionUpdate",
     "TurnEnd",
     "TurnStart",
     "UsageError",
+    "Veto",
     "WarningRaised",
     "WorkspaceError",
     "cell",

@@ -9,9 +9,10 @@ message    := message_start message_end
 compaction := compaction_start compaction_end
 ```
 
-A manual compaction of an idle session stands outside a run. `request_dropped`, `kernel_restarted`,
-`agent_callable_changed` and `warning` may stand anywhere. The JSON form (`to_json`) has the camelCase field names
-of the pi session family, so that readers of that family's event streams understand ours.
+A manual compaction of an idle session stands outside a run. `compaction_scheduled`, `request_dropped`,
+`kernel_restarted`, `agent_callable_changed`, `auto_compaction_disarmed`, `model_changed` and `warning` may stand
+anywhere. The JSON form (`to_json`) has the
+camelCase field names of the pi session family, so that readers of that family's event streams understand ours.
 """
 
 from __future__ import annotations
@@ -179,6 +180,14 @@ class CompactionEnd(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompactionScheduled(Record):
+    """A cell asked for a compaction and it was accepted; it runs at the next boundary."""
+
+    type: str = "compaction_scheduled"
+    custom_instructions: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RequestDropped(Record):
     """A compaction that the agent asked for will not run; `cause` says why."""
 
@@ -205,6 +214,25 @@ class AgentCallableChanged(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AutoCompactionDisarmed(Record):
+    """Compaction at the threshold stops until the context has `until_tokens` tokens: it failed, or hardly helped,
+    too often in a row. Requested, manual and overflow compactions go on."""
+
+    type: str = "auto_compaction_disarmed"
+    cause: str
+    until_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelChanged(Record):
+    """From the next request on another model answers."""
+
+    type: str = "model_changed"
+    provider: str
+    model_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class WarningRaised(Record):
     """Something an operator should know; the session goes on."""
 
@@ -225,8 +253,11 @@ Event = (
     | ToolExecutionEnd
     | CompactionStart
     | CompactionEnd
+    | CompactionScheduled
     | RequestDropped
     | KernelRestarted
     | AgentCallableChanged
+    | AutoCompactionDisarmed
+    | ModelChanged
     | WarningRaised
 )

@@ -153,7 +153,9 @@ def _settings_error(error: ValidationError, origins: Mapping[str, str]) -> Setti
         where = origins.get(".".join(names[:length]))
         if where:
             return SettingsError(
-                where, f"{first['msg'].lower()}, not {json.dumps(first['input'], default=str)}", key=_shown(names[:length])
+                where,
+                f"{first['msg'].lower()}, not {json.dumps(first['input'], default=str)}",
+                key=_shown(names[:length]),
             )
     return SettingsError("settings", first["msg"].lower(), key=_shown(names))
 

@@ -25,7 +25,7 @@ INSTRUCTIONS = "keep `longest_functions` and the report path `stdlib-audit.md`"
 COMPACT_ABOVE_PERCENT = 60.0
 """When the demo's agent asks for a compaction; real ones decide for themselves."""
 
-FIND = '''\
+FIND = """\
 import ast, os, sys, sysconfig
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -41,11 +41,11 @@ report = Path("stdlib-audit.md")
 audit_id, kernel_pid = id(modules), os.getpid()
 print(f"Python {sys.version.split()[0]}: {len(modules)} modules under {STDLIB.name}")
 packages = Counter(name.split(".")[0] for name in modules)
-for name, count in packages.most_common(40):
+for name, count in packages.most_common(90):
     print(f"{name:<20} {count:>4} modules")
-'''
+"""
 
-PARSE = '''\
+PARSE = """\
 trees, sources, failed = {}, {}, []
 for name, path in modules.items():
     try:
@@ -58,9 +58,9 @@ print(f"parsed {len(trees)} modules, {sum(lines.values()):,} lines; {len(failed)
 for name, error in failed:
     print("  failed:", name, error)
 print("largest modules:")
-for name, count in sorted(lines.items(), key=lambda item: -item[1])[:45]:
+for name, count in sorted(lines.items(), key=lambda item: -item[1])[:120]:
     print(f"  {name:<36} {count:>6,} lines")
-'''
+"""
 
 FUNCTIONS = '''\
 def functions(tree):
@@ -83,12 +83,13 @@ public = {name: [(f, n) for f, n in all_ if not any(p.startswith("_") for p in f
 undocumented = {name: [f for f, n in some if ast.get_docstring(n) is None] for name, some in public.items()}
 total = sum(map(len, public.values()))
 missing = sum(map(len, undocumented.values()))
-print(f"{sum(map(len, found.values())):,} functions, {total:,} of them public; {missing:,} ({missing / total:.0%}) without docstring")
-for name, names in sorted(undocumented.items(), key=lambda item: -len(item[1]))[:40]:
-    print(f"  {name:<32} {len(names):>4} of {len(public[name]):>4}   {', '.join(names[:5])}")
+share = f"{missing:,} ({missing / total:.0%})"
+print(f"{sum(map(len, found.values())):,} functions, {total:,} of them public; {share} without docstring")
+for name, names in sorted(undocumented.items(), key=lambda item: -len(item[1]))[:150]:
+    print(f"  {name:<32} {len(names):>4} of {len(public[name]):>4}   {', '.join(names[:7])}")
 '''
 
-LONGEST = '''\
+LONGEST = """\
 longest_functions = sorted(
     ((node.end_lineno - node.lineno + 1, name, qualified, node.lineno)
      for name, some in found.items() for qualified, node in some),
@@ -96,9 +97,9 @@ longest_functions = sorted(
 print("lines  function")
 for length, name, qualified, line in longest_functions:
     print(f"{length:>5}  {name}:{line} {qualified}")
-'''
+"""
 
-IMPORTS = '''\
+IMPORTS = """\
 imports = defaultdict(set)
 for name, tree in trees.items():
     package = name if modules[name].name == "__init__.py" else name.rpartition(".")[0]
@@ -114,9 +115,9 @@ for name, tree in trees.items():
         imports[name].update(target for target in targets if target in modules and target != name)
 print(f"{sum(map(len, imports.values())):,} imports between modules at the top level")
 imported_by = Counter(target for targets in imports.values() for target in targets)
-for name, count in imported_by.most_common(40):
-    print(f"  {name:<28} imported by {count:>3}   imports {', '.join(sorted(imports[name])[:6])}")
-'''
+for name, count in imported_by.most_common(110):
+    print(f"  {name:<28} imported by {count:>3}   imports {', '.join(sorted(imports[name])[:8])}")
+"""
 
 CYCLES = '''\
 def strongly_connected(graph):
@@ -158,11 +159,11 @@ for number, component in enumerate(cycles, 1):
 
 STATUS = "await compact.status()"
 
-READ = '''\
+READ = """\
 length, name, qualified, line = longest_functions[{index}]
 print(f"{{name}}:{{line}} {{qualified}}, {{length}} lines")
 print("\\n".join(sources[name].splitlines()[line - 1 : line - 1 + {limit}]))
-'''
+"""
 
 RUN = f'await compact.run("{INSTRUCTIONS}")'
 
@@ -173,12 +174,13 @@ def branches(node):
     return 1 + sum(isinstance(child, kinds) for child in ast.walk(node))
 
 nodes = {(name, qualified): node for name, some in found.items() for qualified, node in some}
-complexity = [(branches(nodes[name, qualified]), length, name, qualified) for length, name, qualified, line in longest_functions]
+complexity = [(branches(nodes[name, qualified]), length, name, qualified)
+              for length, name, qualified, line in longest_functions]
 for count, length, name, qualified in sorted(complexity, reverse=True)[:25]:
     print(f"{count:>4} branches in {length:>4} lines   {name} {qualified}")
 '''
 
-WRITE = '''\
+WRITE = """\
 top = sorted(undocumented.items(), key=lambda item: -len(item[1]))[:20]
 text = [f"# Audit of the standard library of Python {sys.version.split()[0]}", "",
         f"{len(trees)} modules, {sum(lines.values()):,} lines, {sum(map(len, found.values())):,} functions.", "",
@@ -191,15 +193,15 @@ text = [f"# Audit of the standard library of Python {sys.version.split()[0]}", "
         "## Import cycles", "", *(f"- {', '.join(f'`{m}`' for m in component)}" for component in cycles), ""]
 report.write_text("\\n".join(text), encoding="utf-8")
 print(f"wrote {report} ({report.stat().st_size:,} bytes)")
-'''
+"""
 
-CHECK = '''\
+CHECK = """\
 assert report.read_text(encoding="utf-8").count("\\n| ") == len(longest_functions) + 2
 assert id(modules) == audit_id and os.getpid() == kernel_pid
 print(f"same kernel process (pid {os.getpid()}), same object (id {id(modules):#x}), {len(modules)} modules, "
       f"{len(longest_functions)} longest functions: all as before the compaction")
 print("\\n".join(report.read_text(encoding="utf-8").splitlines()[:12]))
-'''
+"""
 
 
 def demo_model() -> ScriptedModel:
@@ -211,17 +213,24 @@ def demo_model() -> ScriptedModel:
         cell(LONGEST, say="The longest functions, kept in `longest_functions`."),
         cell(IMPORTS, say="The import graph between modules."),
         cell(CYCLES, say="And the cycles in it."),
-        cell(READ.format(index=0, limit=220), say="Let me read the longest function before I judge it."),
+        cell(READ.format(index=0, limit=300), say="Let me read the longest function before I judge it."),
+        cell(READ.format(index=1, limit=300), say="And the second longest."),
+        cell(READ.format(index=2, limit=300), say="The third is of another kind."),
         cell(STATUS, say="That was a lot of text. How full is my context?"),
         _compact_or_read_on,
-        cell(BRANCHES, say="Going on: `longest_functions` is still in the kernel, so I measure how branched they are."),
+        cell(
+            READ.format(index=4, limit=300), say="Going on: `longest_functions` is still there. One from further down."
+        ),
+        cell(READ.format(index=5, limit=300), say="And one more, to compare."),
+        cell(READ.format(index=6, limit=300), say="The last one I read whole."),
+        cell(BRANCHES, say="Length alone says little: I measure how branched they are."),
         cell(WRITE, say="Everything is there; write the report."),
         cell(CHECK, say="Check the report, and that nothing was lost on the way."),
         cell(STATUS, say="How full is my context now?"),
         say(
-            "The audit is done. `stdlib-audit.md` in the workspace lists the public functions without docstring, the 50 "
-            "longest functions with their number of branches, and the import cycles. I compacted my context on the way; "
-            "every variable lived on."
+            "The audit is done. `stdlib-audit.md` in the workspace lists the public functions without docstring, "
+            "the 50 longest functions with their number of branches, and the import cycles. I compacted my context "
+            "on the way; every variable lived on."
         ),
     ]
     return ScriptedModel(steps, context_window=WINDOW)
@@ -232,4 +241,4 @@ def _compact_or_read_on(messages: Sequence[Message]) -> Step:
     percent = float(shown[1]) if shown else 0.0
     if percent >= COMPACT_ABOVE_PERCENT:
         return cell(RUN, say=f"{percent:.0f} % is enough. I have what I need in variables; the old output can go.")
-    return cell(READ.format(index=1, limit=220), say=f"Only {percent:.0f} %: I can read one more.")
+    return cell(READ.format(index=3, limit=300), say=f"Only {percent:.0f} %: I can read one more.")

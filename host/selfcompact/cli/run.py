@@ -15,11 +15,10 @@ from rich.console import Console
 from selfcompact.cli.screen import Screen, kept_line
 from selfcompact.errors import UsageError
 from selfcompact.events import AgentEnd, Event
-from selfcompact.kernel.policy import SANDBOX_KINDS
-from selfcompact.models.model import Model
 from selfcompact.models.script_file import load_script
 from selfcompact.session.open import open_session
-from selfcompact.session.session import RunResult, Session
+from selfcompact.session.run import RunResult
+from selfcompact.session.session import Session
 from selfcompact.settings import load_settings
 
 EXIT_CODES = {"done": 0, "failed": 1, "aborted": 130}
@@ -31,7 +30,9 @@ HOW_TO_CHOOSE_A_MODEL = (
 
 @click.command()
 @click.argument("task")
-@click.option("--script", type=click.Path(path_type=Path), help="Play the responses of a script file instead of a model.")
+@click.option(
+    "--script", type=click.Path(path_type=Path), help="Play the responses of a script file instead of a model."
+)
 @click.option(
     "--workspace",
     type=click.Path(path_type=Path),
@@ -44,8 +45,12 @@ HOW_TO_CHOOSE_A_MODEL = (
     type=click.Path(path_type=Path),
     help="The session file: made when missing, continued when there.",
 )
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting, as compaction.keepRecentTokens=2000.")
-@click.option("--sandbox", type=click.Choice(SANDBOX_KINDS), help="How the kernel is shut in; `none` runs it without.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting, as compaction.keepRecentTokens=2000."
+)
+@click.option(
+    "--sandbox", type=click.Choice(["bwrap", "none"]), help="How the kernel is shut in; `none` runs it without."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON event a line to standard output, nothing else.")
 @click.option("--full", is_flag=True, help="Show cells and outputs whole.")
 def run(
@@ -90,7 +95,7 @@ def run(
 async def run_and_show(session: Session, task: str, show: Callable[[Event], None]) -> RunResult:
     """Run one task and show its events; Ctrl-C and a polite kill abort the run, which then ends as aborted."""
     stream = session.events()
-    result: RunResult | None = None
+    results: list[RunResult] = []
 
     async def watch_signals() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -107,10 +112,10 @@ async def run_and_show(session: Session, task: str, show: Callable[[Event], None
         tasks.start_soon(watch_signals)
         async with anyio.create_task_group() as shown:
             shown.start_soon(show_events)
-            result = await session.prompt(task)
+            results.append(await session.prompt(task))
         tasks.cancel_scope.cancel()
     await stream.aclose()
-    return result
+    return results[0]
 
 
 def write_json(value: object) -> None:

@@ -14,6 +14,7 @@ from selfcompact.events import (
     AgentCallableChanged,
     AgentEnd,
     CompactionEnd,
+    CompactionScheduled,
     CompactionStart,
     Event,
     KernelRestarted,
@@ -73,9 +74,13 @@ class Screen:
             case CompactionEnd():
                 self._compaction(event)
             case AgentEnd() if event.status != "done":
-                self.console.print(Text(f"the run {_ENDED[event.status]}: {event.reason or ''}".rstrip(": "), style="red"))
+                self.console.print(
+                    Text(f"the run {_ENDED[event.status]}: {event.reason or ''}".rstrip(": "), style="red")
+                )
             case KernelRestarted():
                 self._note(f"kernel {event.generation} took over: {event.cause}", "yellow")
+            case CompactionScheduled():
+                self._note("the agent asked for a compaction; it runs when the turn ends", "magenta")
             case RequestDropped():
                 self._note(f"the requested compaction was dropped: {event.cause}", "yellow")
             case AgentCallableChanged():

@@ -17,6 +17,27 @@ Tokens = Annotated[int, Field(ge=1)]
 Percent = Annotated[float, Field(gt=0, lt=100)]
 
 
+class HookCommand(BaseModel):
+    """A command that is run round a compaction, on the host, without a shell."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+    argv: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Program and arguments."""
+
+    timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds until it is ended and passed over; a command may have to start an interpreter or ask a service."""
+
+
+class HookSettings(BaseModel):
+    """The commands, in the order they run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+    before_compact: tuple[HookCommand, ...] = ()
+    after_compact: tuple[HookCommand, ...] = ()
+
+
 class CompactionSettings(BaseModel):
     """The `compaction` object of a settings file. Keys are camelCase in files, snake_case in Python."""
 
@@ -54,3 +75,9 @@ class CompactionSettings(BaseModel):
 
     max_attempts_in_a_row: Literal[1, 2] = 2
     """Compactions without one successful response of the model between them, before the run stops."""
+
+    max_compactions: Annotated[int, Field(ge=1)] | None = None
+    """Compactions of one session, manual ones not limited; None: no cap."""
+
+    hooks: HookSettings = HookSettings()
+    """Commands that are told before a compaction, and may stop it or write the summary, and after it."""

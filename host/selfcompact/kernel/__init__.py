@@ -1,0 +1,17 @@
+"""The kernel: started in a sandbox, asked one cell at a time, and never hanging."""
+
+from selfcompact.kernel.kernel import Kernel, SandboxInfo, open_kernel
+from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
+from selfcompact.kernel.result import CellResult
+from selfcompact.kernel.state import LivingName, StateManifest
+
+__all__ = [
+    "CellResult",
+    "Kernel",
+    "KernelSettings",
+    "LivingName",
+    "SandboxInfo",
+    "SandboxPolicy",
+    "StateManifest",
+    "open_kernel",
+]

@@ -2,7 +2,8 @@
 
 ```json
 {"context_window": 32000,
- "steps": [{"cell": "x = 1", "say": "Setting x."}, {"say": "done"}, {"overflow": true}, {"fail": "text", "status": 500}],
+ "steps": [{"cell": "x = 1", "say": "Setting x."}, {"say": "done"}, {"overflow": true},
+           {"fail": "text", "status": 500}],
  "summaries": ["…"]}
 ```
 

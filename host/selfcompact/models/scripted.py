@@ -7,8 +7,9 @@ A script is a list of steps; each request for a turn takes the next one. Request
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -57,8 +58,8 @@ class Step:
     delay_s: float = 0.0
 
 
-StepSource = Step | Callable[[Sequence[Message]], "Step"]
-"""A step, or a function that looks at the messages of the request and returns one."""
+StepSource = Step | Callable[[Sequence[Message]], "Step | Awaitable[Step]"]
+"""A step, or a function (plain or async) that looks at the messages of the request and returns one."""
 
 
 def cell(
@@ -145,7 +146,7 @@ class ScriptedModel:
             ModelError: the step is a failure.
         """
         self.requests.append(request)
-        step = self._next_summary() if request.purpose == "summary" else self._next_step(request)
+        step = self._next_summary() if request.purpose == "summary" else await self._next_step(request)
         if step.delay_s:
             await anyio.sleep(step.delay_s)
         if step.overflows:
@@ -165,11 +166,14 @@ class ScriptedModel:
         fixed = self._estimator.text(request.system) + self._estimator.text(schemas)
         return fixed + sum(self._estimator.message(message) for message in request.messages)
 
-    def _next_step(self, request: ModelRequest) -> Step:
+    async def _next_step(self, request: ModelRequest) -> Step:
         source = next(self._steps, None)
         if source is None:
             raise ScriptExhausted("the script has no step left; add one, or end it with a `say` step")
-        return source if isinstance(source, Step) else source(request.messages)
+        if isinstance(source, Step):
+            return source
+        step = source(request.messages)
+        return step if isinstance(step, Step) else await step
 
     def _next_summary(self) -> Step:
         summary = next(self._summaries, None)
@@ -195,12 +199,4 @@ class ScriptedModel:
             timestamp=now_ms(),
         )
         usage = step.usage or Usage(input=self.count(request), output=self._estimator.message(message))
-        return AssistantMessage(
-            content=message.content,
-            api=message.api,
-            provider=message.provider,
-            model=message.model,
-            stop_reason=message.stop_reason,
-            timestamp=message.timestamp,
-            usage=usage,
-        )
+        return dataclasses.replace(message, usage=usage)

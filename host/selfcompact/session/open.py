@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -10,7 +11,8 @@ from pathlib import Path
 import platformdirs
 
 from host_bridge.host_end import Dispatcher
-from selfcompact.compaction.summarise import ModelSummariser, OfflineSummariser, Summariser
+from selfcompact.compaction.settings import CompactionSettings
+from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, TextSummariser
 from selfcompact.compaction.tokens import ScriptAwareEstimator
 from selfcompact.errors import WorkspaceError
 from selfcompact.events import WarningRaised
@@ -19,6 +21,8 @@ from selfcompact.models.model import Model
 from selfcompact.models.scripted import ScriptedModel
 from selfcompact.session.compactor import Compactor
 from selfcompact.session.conversation import Conversation
+from selfcompact.session.hook_commands import AfterCommand, BeforeCommand
+from selfcompact.session.hooks import Hooks
 from selfcompact.session.log import SessionLog
 from selfcompact.session.session import Session, closing
 from selfcompact.session.stream import EventHub
@@ -43,7 +47,8 @@ async def open_session(
     session_file: Path | str | None = None,
     settings: Settings | None = None,
     system: str | None = None,
-    summariser: Summariser | None = None,
+    summariser: TextSummariser | OfflineSummariser | None = None,
+    hooks: Hooks | None = None,
 ) -> AsyncIterator[Session]:
     """Open a session: a kernel in its sandbox, the log, and everything between them.
 
@@ -57,6 +62,7 @@ async def open_session(
         settings: None reads them from the usual places (`selfcompact.settings`).
         system: the whole system prompt; None takes ours, with the compact skill in it when cells may call it.
         summariser: another writer of summaries.
+        hooks: called round each compaction, before the commands that the settings name.
 
     Raises:
         UsageError: the workspace, the session file, a setting or the sandbox cannot be used.
@@ -65,48 +71,55 @@ async def open_session(
     workspace = _checked_workspace(Path(workspace))
     settings = settings or load_settings(workspace).settings
     system = system if system is not None else system_prompt(agent_callable=settings.compaction.agent_callable)
-    window = settings.context_window or model.context_window
     path = Path(session_file) if session_file is not None else new_session_file(workspace)
     dispatcher, hub = Dispatcher(), EventHub()
     with SessionLog.open(path.absolute(), cwd=workspace) as log:
         conversation = Conversation(log, overhead_tokens=_overhead_tokens(system))
-        async with open_kernel(
-            settings.kernel, settings.sandbox, workspace=workspace, dispatcher=dispatcher
-        ) as kernel:
+        async with open_kernel(settings.kernel, settings.sandbox, workspace=workspace, dispatcher=dispatcher) as kernel:
             conversation.change_model(model.provider, model.model_id)
             session = Session(
                 conversation=conversation,
-                turns=TurnRunner(
-                    conversation, model, kernel, system=system, hub=hub, cache_key=log.header.id
-                ),
-                compactor=Compactor(
-                    conversation,
-                    settings.compaction,
-                    summariser or default_summariser(model),
-                    window=window,
-                    hub=hub,
-                    manifest=lambda: _manifest(kernel),
-                ),
+                turns=TurnRunner(conversation, model, kernel, system=system, hub=hub, cache_key=log.header.id),
                 dispatcher=dispatcher,
                 hub=hub,
                 settings=settings,
-                window=window,
                 header=log.header,
                 session_file=log.path,
                 workspace=workspace,
                 kernel=kernel,
             )
+            compactor = Compactor(
+                conversation,
+                settings=lambda: session.settings.compaction,
+                window=lambda: session.context_window,
+                target=session.target,
+                summariser=summariser or default_summariser(model),
+                hub=hub,
+                manifest=lambda: _manifest(kernel),
+                hooks=all_hooks(settings.compaction, hooks),
+            )
+            session.attach(compactor)
             async with closing(session):
                 for sentence in log.damage:
                     hub.emit(WarningRaised(message=sentence))
                 yield session
 
 
-def default_summariser(model: Model) -> Summariser:
+def default_summariser(model: Model) -> TextSummariser | OfflineSummariser:
     """Who writes the summaries of a session with this model, when nobody was named."""
     if isinstance(model, ScriptedModel) and not model.summarises:
         return OfflineSummariser()
     return ModelSummariser(model)
+
+
+def all_hooks(settings: CompactionSettings, hooks: Hooks | None) -> Hooks:
+    """The program's hooks, then the commands of the settings."""
+    hooks = hooks or Hooks()
+    return dataclasses.replace(
+        hooks,
+        before_compact=(*hooks.before_compact, *map(BeforeCommand, settings.hooks.before_compact)),
+        after_compact=(*hooks.after_compact, *map(AfterCommand, settings.hooks.after_compact)),
+    )
 
 
 async def _manifest(kernel: Kernel) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 import anyio
@@ -85,7 +85,14 @@ class TurnRunner:
     """Runs the turns of one session; the session's run calls it, nothing else does."""
 
     def __init__(
-        self, conversation: Conversation, model: Model, kernel: CellRunner, *, system: str, hub: EventHub, cache_key: str
+        self,
+        conversation: Conversation,
+        model: Model,
+        kernel: CellRunner,
+        *,
+        system: str,
+        hub: EventHub,
+        cache_key: str,
     ) -> None:
         self._conversation, self._kernel, self._hub = conversation, kernel, hub
         self._system, self._cache_key = system, cache_key
@@ -172,7 +179,8 @@ class TurnRunner:
         calls = message.tool_calls
         try:
             for call in calls:
-                results.append(await self._run_call(call))
+                result = await self._run_call(call)
+                results.append(result)
         except anyio.get_cancelled_exc_class():
             for position, call in enumerate(calls[len(results) :]):
                 text = ABORTED if position == 0 else NOT_RUN
@@ -232,7 +240,7 @@ def call_problem(call: ToolCall) -> str | None:
     """What is wrong with a call, in a sentence the model can act on; None when it can be run."""
     if call.name != IPYTHON.name:
         return f"There is no tool named {call.name!r}; the only tool is `ipython` with the argument `code`."
-    if not isinstance(call.arguments, Mapping) or not isinstance(call.arguments.get("code"), str):
+    if not isinstance(call.arguments.get("code"), str):
         return "The tool `ipython` needs the argument `code`, a string with the cell's source."
     unknown = sorted(set(call.arguments) - {"code", "timeout_s"})
     if unknown:

@@ -1,0 +1,5 @@
+"""`python -m selfcompact`."""
+
+from selfcompact.cli import main
+
+main()

@@ -1,0 +1,140 @@
+"""The client's end of a kernel's channels: shell, control and IOPub, one reader each for as long as they live."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import anyio
+import zmq
+
+from host_bridge.loop_socket import LoopSocket
+from selfcompact.kernel.cell import Cell
+from selfcompact.kernel.output import TextCapture
+from selfcompact.kernel.wire import Message, Wire
+
+MAX_MESSAGE_BYTES = 32 * 1024 * 1024
+"""What one message may have. Our kernels stay far below; a hostile one is cut off rather than read."""
+
+_IOPUB_QUEUE = 1000
+_LATE_BYTES = 2048
+
+Channel = Literal["shell", "control"]
+
+
+class Channels:
+    """Sends requests to one kernel and hands what comes back to whoever waits for it.
+
+    The event loop's thread owns it. Output is routed by the request it belongs to; what belongs to no running cell
+    is kept apart and never enters another cell's result.
+    """
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], info: Mapping[str, Any]) -> None:
+        key = info["key"]
+        self._wire = Wire(key if isinstance(key, bytes) else str(key).encode())
+        self._cells: dict[str, Cell] = {}
+        self._replies: dict[str, _Reply] = {}
+        self._late = TextCapture(_LATE_BYTES // 2, _LATE_BYTES // 2)
+        self.heard_iopub = anyio.Event()
+        self.dropped = 0
+        """Messages that were not signed with the kernel's key."""
+
+        def opened(kind: int, port: str) -> zmq.Socket[bytes]:
+            socket: zmq.Socket[bytes] = context.socket(kind)
+            socket.setsockopt(zmq.LINGER, 0)
+            socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
+            socket.setsockopt(zmq.RECONNECT_IVL, 10)
+            if kind == zmq.SUB:
+                socket.setsockopt(zmq.RCVHWM, _IOPUB_QUEUE)
+                socket.setsockopt(zmq.SUBSCRIBE, b"")
+            socket.connect(f"ipc://{info['ip']}-{info[port]}")
+            return socket
+
+        self._sockets = {
+            "shell": LoopSocket(opened(zmq.DEALER, "shell_port"), self._on_reply),
+            "control": LoopSocket(opened(zmq.DEALER, "control_port"), self._on_reply),
+            "iopub": LoopSocket(opened(zmq.SUB, "iopub_port"), self._on_iopub),
+        }
+
+    def close(self) -> None:
+        """Close the sockets. Whoever still waits for a reply waits until its own limit."""
+        for socket in self._sockets.values():
+            socket.close()
+
+    def send(self, channel: Channel, message_type: str, content: Mapping[str, Any]) -> str:
+        """Send a request and return its id; whether it arrives shows in its reply."""
+        message_id, parts = self._wire.pack(message_type, content)
+        self._sockets[channel].send(parts)
+        return message_id
+
+    async def ask(
+        self, channel: Channel, message_type: str, content: Mapping[str, Any], timeout_s: float
+    ) -> dict[str, Any] | None:
+        """Send a request and return the content of its reply; None when none came within `timeout_s` seconds."""
+        message_id, parts = self._wire.pack(message_type, content)
+        reply = self._replies[message_id] = _Reply()
+        try:
+            self._sockets[channel].send(parts)
+            with anyio.move_on_after(timeout_s):
+                await reply.arrived.wait()
+            return reply.content
+        finally:
+            del self._replies[message_id]
+
+    def start_cell(self, code: str, cell: Cell) -> str:
+        """Send a cell to be run; its output and its reply go to `cell` until `forget_cell`."""
+        content = {
+            "code": code,
+            "silent": False,
+            "store_history": True,
+            "user_expressions": {},
+            "allow_stdin": False,
+            "stop_on_error": True,
+        }
+        message_id, parts = self._wire.pack("execute_request", content)
+        self._cells[message_id] = cell
+        self._sockets["shell"].send(parts)
+        return message_id
+
+    def forget_cell(self, message_id: str) -> None:
+        """What still comes for this cell is late."""
+        self._cells.pop(message_id, None)
+
+    def take_late(self) -> str:
+        """What cells printed after they had ended, since this was last asked."""
+        text = self._late.text()
+        self._late = TextCapture(_LATE_BYTES // 2, _LATE_BYTES // 2)
+        return text.strip("\n")
+
+    def _on_reply(self, parts: list[bytes]) -> None:
+        message = self._read(parts)
+        if message is None:
+            return
+        cell, reply = self._cells.get(message.parent_id), self._replies.get(message.parent_id)
+        if cell is not None and message.type == "execute_reply":
+            cell.take_reply(message)
+        elif reply is not None:
+            reply.content = message.content
+            reply.arrived.set()
+
+    def _on_iopub(self, parts: list[bytes]) -> None:
+        message = self._read(parts)
+        if message is None:
+            return
+        self.heard_iopub.set()
+        cell = self._cells.get(message.parent_id)
+        if cell is not None:
+            cell.take_output(message)
+        elif message.type == "stream":
+            self._late.feed(str(message.content.get("text", "")))
+
+    def _read(self, parts: list[bytes]) -> Message | None:
+        message = self._wire.unpack(parts)
+        self.dropped += message is None
+        return message
+
+
+class _Reply:
+    def __init__(self) -> None:
+        self.arrived = anyio.Event()
+        self.content: dict[str, Any] | None = None

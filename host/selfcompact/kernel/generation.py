@@ -1,0 +1,299 @@
+"""One kernel from its start to its end: directory, bridge, process, channels. A restart is another generation.
+
+Everything is opened and closed by one task, in one function, in nested blocks; others see a `Generation` and its
+events. That is what keeps a kernel's sockets, descriptors and directory from outliving it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import zmq
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import AsyncKernelManager
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
+
+from host_bridge.dispatcher import Dispatcher
+from host_bridge.host_end import BridgeServer, BridgeStats
+from selfcompact.errors import KernelDied, KernelStartError
+from selfcompact.kernel.channels import Channels
+from selfcompact.kernel.interpreter import inspect_interpreter
+from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
+from selfcompact.kernel.process import OwnedProcess, StatusChannel, readable
+from selfcompact.kernel.provisioner import SandboxProvisioner
+from selfcompact.kernel.runtime import RuntimeDirectory, make_runtime_directory
+from selfcompact.kernel.sandbox import INSIDE
+
+HELLO_EVERY_S = 0.05
+"""How often a starting kernel is asked whether it listens, once it has said that it is up."""
+
+STOP_GRACE_S = 1.0
+"""How long a kernel may take to end by itself before it is killed."""
+
+KILL_WAIT_S = 5.0
+"""How long the end of a killed sandbox is waited for; it comes within milliseconds unless the disk hangs."""
+
+_OUTPUT_TAIL_BYTES = 8192
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What every generation of a kernel is made from."""
+
+    settings: KernelSettings
+    policy: SandboxPolicy
+    workspace: Path
+    dispatcher: Dispatcher
+
+
+class Generation:
+    """A kernel that is up. Made by `run_generation`, whose task owns it; other tasks use `channels` and the events."""
+
+    def __init__(
+        self, number: int, process: OwnedProcess, channels: Channels, stats: BridgeStats, held_back: tuple[str, ...]
+    ) -> None:
+        self.number, self.process, self.channels, self.stats = number, process, channels, stats
+        self.held_back = held_back
+        self.pid = process.pid
+        self.stop, self.dead, self.closed = anyio.Event(), anyio.Event(), anyio.Event()
+        self.death: KernelDied | None = None
+        self.wedged = False
+        """Set with `stop` for a kernel that did not answer: it is killed without being asked to end."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether a cell can be sent to it."""
+        return not (self.dead.is_set() or self.stop.is_set())
+
+    def interrupt(self) -> None:
+        """SIGINT to the kernel and its children, and a message that wakes its loop so that the signal is seen."""
+        self.process.signal(signal.SIGINT)
+        self.channels.send("shell", "kernel_info_request", {})
+
+
+async def run_generation(recipe: Recipe, number: int, *, task_status: anyio.abc.TaskStatus[Generation]) -> None:
+    """Start a kernel, report it when it answers, and keep it until its `stop` is set or it dies; then clean up.
+
+    Raises:
+        KernelStartError, SandboxUnavailable: before it was reported.
+    """
+    with _runtime() as runtime, _context() as context:
+        endpoint = f"ipc://{runtime.bridge_dir}/b"
+        key = secrets.token_bytes(32)
+        async with BridgeServer(
+            recipe.dispatcher, endpoint=endpoint, key=key, generation=number, context=context
+        ) as server:
+            start = _Start(recipe, runtime, server)
+            generation: Generation | None = None
+            try:
+                with anyio.move_on_after(recipe.settings.start_timeout_s):
+                    generation = await start.run(context, number)
+                if generation is None:
+                    raise start.failed(f"it was not ready within {recipe.settings.start_timeout_s:g} s")
+                task_status.started(generation)
+                await _until_over(generation)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await start.close(generation)
+
+
+async def _until_over(generation: Generation) -> None:
+    async with anyio.create_task_group() as tasks:
+
+        async def watch() -> None:
+            code = await generation.process.wait()
+            generation.death = _death(code, generation.number)
+            generation.dead.set()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(watch)
+        await generation.stop.wait()
+        tasks.cancel_scope.cancel()
+
+
+def _death(code: int, number: int) -> KernelDied:
+    if code < 0:
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        reason = f"its process was ended by {name}"
+        if -code == signal.SIGKILL:
+            reason += " (the memory of the machine may have run out)"
+        return KernelDied(reason, signal=-code, generation=number)
+    return KernelDied(f"its process ended with exit code {code}", exit_code=code, generation=number)
+
+
+class _Start:
+    """The steps of a start, and their undoing in reverse order."""
+
+    def __init__(self, recipe: Recipe, runtime: RuntimeDirectory, server: BridgeServer) -> None:
+        self._recipe, self._runtime, self._server = recipe, runtime, server
+        self._status = StatusChannel()
+        self._ready = anyio.Event()
+        self._output = _OutputTail()
+        self._provisioner: SandboxProvisioner | None = None
+        self._process: OwnedProcess | None = None
+        self._channels: Channels | None = None
+
+    async def run(self, context: zmq.Context[zmq.Socket[bytes]], number: int) -> Generation:
+        provisioner = self._provisioner = self._provision()
+        arguments = await provisioner.pre_launch(env={}, cwd=str(self._recipe.workspace))
+        command = arguments.pop("cmd")
+        await provisioner.launch_kernel(command, stdout=self._output.theirs, **arguments)
+        process = self._process = provisioner.process
+        assert process is not None
+        self._output.watch()
+        self._status.watch(self._on_stage)
+        channels: Channels | None = None
+        async with anyio.create_task_group() as tasks:
+
+            async def give_up_on_death() -> None:
+                await readable(process.outer)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(give_up_on_death)
+            await self._ready.wait()
+            self._channels = Channels(context, provisioner.connection_info)
+            while True:
+                answer = await self._channels.ask("shell", "kernel_info_request", {}, HELLO_EVERY_S)
+                if answer is not None and self._channels.heard_iopub.is_set():
+                    break
+            channels = self._channels
+            tasks.cancel_scope.cancel()
+        if channels is None:
+            await process.wait()
+            raise self.failed(f"its process ended with exit code {process.returncode}")
+        process.find_kernel()
+        return Generation(number, process, channels, self._server.stats, provisioner.held_back)
+
+    def failed(self, problem: str) -> KernelStartError:
+        """The error that says how far the start came."""
+        return KernelStartError(self._status.stage, problem, self._output.text())
+
+    async def close(self, generation: Generation | None) -> None:
+        """Let the kernel end by itself, kill it when it does not, and give everything back. Bounded."""
+        process = self._process
+        if process is not None:
+            if generation is not None and not (generation.dead.is_set() or generation.wedged):
+                generation.channels.send("control", "shutdown_request", {"restart": False})
+                with anyio.move_on_after(STOP_GRACE_S):
+                    await process.wait()
+            process.kill()
+            with anyio.move_on_after(KILL_WAIT_S):
+                await process.wait()
+        if self._channels is not None:
+            self._channels.close()
+        if self._provisioner is not None:
+            await self._provisioner.cleanup()
+        self._status.close()
+        self._output.close()
+        if generation is not None:
+            generation.dead.set()
+            generation.closed.set()
+
+    def _provision(self) -> SandboxProvisioner:
+        settings, policy = self._recipe.settings, self._recipe.policy
+        python = inspect_interpreter(settings.python).executable
+        inside_bridge = self._server.address
+        endpoint = f"ipc://{INSIDE}/bridge/b" if policy.kind == "bwrap" else inside_bridge.endpoint
+        address = replace(inside_bridge, endpoint=endpoint)
+        config = {
+            "policy": policy.model_dump(mode="json", by_alias=True),
+            "workspace": str(self._recipe.workspace),
+            "own_launcher": True,
+            "extra_environment": {
+                **address.to_environment(),
+                "HOST_BRIDGE_OUTPUT_HEAD": str(settings.output_head_bytes + settings.output_tail_bytes),
+                "HOST_BRIDGE_OUTPUT_TAIL": str(settings.output_tail_bytes),
+            },
+            "runtime": self._runtime,
+            "status_fd": self._status.theirs.fileno(),
+        }
+        spec = KernelSpec(
+            argv=[str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+            display_name="selfcompact",
+            language="python",
+            metadata={"kernel_provisioner": {"provisioner_name": "selfcompact", "config": config}},
+        )
+        manager = AsyncKernelManager(kernel_name="")
+        manager._kernel_spec = spec
+        provisioner = KernelProvisionerFactory.instance().create_provisioner_instance("agent", spec, parent=manager)
+        assert isinstance(provisioner, SandboxProvisioner)
+        return provisioner
+
+    def _on_stage(self, stage: str, pid: int) -> None:
+        if pid and self._process is not None:
+            self._process.adopt_kernel(pid)
+        if stage == "ready":
+            self._ready.set()
+
+
+class _OutputTail:
+    """The pipe that the kernel's process writes its own output to; the last part of it is kept for error messages."""
+
+    def __init__(self) -> None:
+        self._ours, self.theirs = os.pipe()
+        os.set_blocking(self._ours, False)
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self._watching = False
+
+    def watch(self) -> None:
+        os.close(self.theirs)
+        self.theirs = -1
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._ours, self._read)
+        self._watching = True
+
+    def text(self) -> str:
+        if self._watching:
+            self._read()
+        return b"".join(self._chunks)[-_OUTPUT_TAIL_BYTES:].decode("utf-8", "replace").strip()
+
+    def close(self) -> None:
+        if self._watching:
+            self._loop.remove_reader(self._ours)
+            self._watching = False
+        for descriptor in (self._ours, self.theirs):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._ours = self.theirs = -1
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._ours, 65536)
+        except BlockingIOError:
+            return
+        if not data:
+            self._loop.remove_reader(self._ours)
+            return
+        self._chunks.append(data[-_OUTPUT_TAIL_BYTES:])
+        self._size += len(self._chunks[-1])
+        while self._size - len(self._chunks[0]) >= _OUTPUT_TAIL_BYTES:
+            self._size -= len(self._chunks.popleft())
+
+
+@contextlib.contextmanager
+def _runtime() -> Iterator[RuntimeDirectory]:
+    directory = make_runtime_directory()
+    try:
+        yield directory
+    finally:
+        directory.remove()
+
+
+@contextlib.contextmanager
+def _context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    try:
+        yield context
+    finally:
+        context.destroy(linger=0)

@@ -1,0 +1,101 @@
+"""What a kernel may do and how it is run: two frozen values that settings, code and the command line share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, field_validator, model_validator
+from pydantic.alias_generators import to_camel
+
+ProfileName = Literal["offline", "online", "read-only"]
+
+ENV_ALLOWED = ("LANG", "LC_ALL", "LC_CTYPE", "PATH", "TZ")
+"""What every program wants and no secret is kept in. Everything else of the host's environment stays outside."""
+
+_GIB = 1024**3
+_MIB = 1024**2
+
+PROFILES: Mapping[ProfileName, Mapping[str, Any]] = {
+    "offline": {},
+    "online": {"network": True},
+    "read-only": {"workspace": "read-only"},
+}
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+
+class SandboxPolicy(_Value):
+    """What code in a cell may reach. `profile` names a starting point; what is set beside it wins."""
+
+    profile: ProfileName = "offline"
+    """`offline`: no network, workspace writable. `online`: with network. `read-only`: neither network nor writing."""
+
+    kind: Literal["bwrap", "none"] = "bwrap"
+    """`bwrap`: a bubblewrap sandbox. `none`: no sandbox at all, a choice that is never made for you."""
+
+    network: bool = False
+    """Whether the kernel shares the host's network, the services on its loopback included."""
+
+    workspace: Literal["read-write", "read-only"] = "read-write"
+    read: tuple[Path, ...] = ()
+    """Further paths that can be read, at the same place as outside."""
+    write: tuple[Path, ...] = ()
+    """Further paths that can be written."""
+
+    env: tuple[str, ...] = ENV_ALLOWED
+    """Names of variables that are passed on, where the host has them and their value does not look like a key."""
+
+    memory: ByteSize | None = Field(default=ByteSize(8 * _GIB))
+    """Address space of one process. None: unlimited."""
+    processes: int | None = Field(default=512, ge=1)
+    """Processes and threads in the sandbox."""
+    file_size: ByteSize | None = Field(default=ByteSize(4 * _GIB))
+    """The largest file that can be written."""
+    open_files: int | None = Field(default=4096, ge=64)
+    """Descriptors of one process."""
+    tmp_size: ByteSize | None = Field(default=ByteSize(_GIB))
+    """What fits into the private /tmp, /home and /dev/shm, each; it is kept in memory."""
+    cpu_seconds: int | None = Field(default=None, ge=1)
+    """CPU time of one process, over its whole life. Off by default: cells have their own limit in seconds."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _start_from_profile(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        profile = values.get("profile", "offline")
+        return {**PROFILES.get(profile, {}), **values}
+
+    @field_validator("read", "write")
+    @classmethod
+    def _absolute(cls, paths: tuple[Path, ...]) -> tuple[Path, ...]:
+        return tuple(Path(path).expanduser().absolute() for path in paths)
+
+
+class KernelSettings(_Value):
+    """How kernels are started and how much of what they print is kept."""
+
+    python: Path | None = None
+    """The interpreter; it needs ipykernel and nothing else. None: the one this program runs in."""
+
+    start_timeout_s: float = Field(default=30.0, gt=0)
+    """How long a start may take, in seconds. One takes under a second; a cold disk or a loaded machine takes longer."""
+
+    cell_timeout_s: float | None = Field(default=600.0, gt=0)
+    """How long a cell may run, in seconds, unless the call says otherwise. None: for ever."""
+
+    interrupt_grace_s: float = Field(default=2.0, gt=0)
+    """How long a cell may take to settle after an interrupt, in seconds, before its kernel is killed."""
+
+    output_head_bytes: int = Field(default=16 * 1024, ge=256)
+    """What is kept of the beginning of a cell's output, as UTF-8."""
+    output_tail_bytes: int = Field(default=8 * 1024, ge=256)
+    """What is kept of its end. Both together are about 8,000 tokens, a quarter of a small context window."""
+
+    image_bytes: int = Field(default=4 * _MIB, ge=0)
+    """The largest image that is kept; providers take about 5 MB each."""
+    images_per_cell: int = Field(default=8, ge=0)

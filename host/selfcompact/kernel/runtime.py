@@ -1,0 +1,98 @@
+"""The private directory of one kernel: its sockets and the packages it imports.
+
+It is short, absolute and 0700, because a socket's path has at most 107 bytes and whoever can open the socket can run
+code. The directory holds a lock for as long as its host lives, so that a later start can tell what a killed host left
+behind and remove it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from selfcompact.errors import KernelStartError
+
+PREFIX = "selfcompact-"
+_MAX_SOCKET_PATH = 100
+"""Bytes: 107 on Linux and 103 on macOS, minus what ZeroMQ may add."""
+
+_LONGEST_NAME = len("/xxxxxxxx/k/k-5")
+
+
+class RuntimeDirectory:
+    """A kernel's private directory. Whoever made it calls `remove`, which may be called twice and never raises."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.kernel_dir, self.bridge_dir, self.lib_dir = path / "k", path / "b", path / "lib"
+        self._lock = os.open(path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for directory in (self.kernel_dir, self.bridge_dir, self.lib_dir):
+            directory.mkdir(mode=0o700)
+
+    def remove(self) -> None:
+        """Remove the directory with everything in it, and give the lock back."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def make_runtime_directory() -> RuntimeDirectory:
+    """A new private directory in the shortest suitable place; what killed hosts left in that place is removed first.
+
+    Raises:
+        KernelStartError: there is no place where such a directory could be made.
+    """
+    problems = []
+    for base in _bases():
+        if len(os.fsencode(base / PREFIX)) + _LONGEST_NAME > _MAX_SOCKET_PATH:
+            continue
+        try:
+            _sweep(base)
+            return RuntimeDirectory(Path(tempfile.mkdtemp(prefix=PREFIX, dir=base)))
+        except OSError as error:
+            problems.append(f"{base}: {error.strerror}")
+    raise KernelStartError(
+        "runtime directory",
+        f"no place for sockets ({'; '.join(problems) or 'every path is too long'}); set XDG_RUNTIME_DIR to a short one",
+    )
+
+
+def kernel_side_packages() -> Mapping[str, Path]:
+    """Where the two packages lie that the kernel imports and nobody has to install there."""
+    found = {}
+    for name in ("host_bridge", "compact"):
+        spec = importlib.util.find_spec(name)
+        if spec is None or not spec.submodule_search_locations:
+            raise KernelStartError("packages", f"{name} cannot be found; install selfcompact again")
+        found[name] = Path(spec.submodule_search_locations[0]).resolve()
+    return found
+
+
+def _bases() -> Iterator[Path]:
+    """Candidates, best first: a per-user directory in memory, what the user set, and the places that always exist."""
+    for text in (os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp", "/var/tmp"):  # noqa: S108 - mkdtemp makes it private
+        path = Path(text)
+        if text and path.is_absolute() and path.is_dir() and os.access(path, os.W_OK | os.X_OK):
+            yield path
+
+
+def _sweep(base: Path) -> None:
+    """Remove the directories in `base` whose host is gone: a living one holds the lock."""
+    for path in base.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if path.is_symlink() or path.stat().st_uid != os.getuid():
+                continue
+            lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(lock)

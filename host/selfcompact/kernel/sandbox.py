@@ -1,0 +1,150 @@
+"""From a policy to the arguments of bubblewrap. Pure: it takes values and returns values.
+
+The sandbox starts from nothing. What a cell can see is what is mounted here, and parents are mounted before what lies
+in them, so that the more specific path wins: a read-only interpreter in the user's home inside an otherwise absent
+home, a writable workspace inside a read-only tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from selfcompact.kernel.policy import SandboxPolicy
+
+INSIDE = Path("/run/selfcompact")
+"""Where the kernel finds its sockets and the two kernel-side packages. Fixed and short: socket paths have 107 bytes."""
+
+HOME = Path("/home/agent")
+"""A private, writable, empty home."""
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
+"""Where programs and libraries are. Some are links into /usr on some systems and directories on others."""
+
+ETC = (
+    "alternatives",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "fonts",
+    "group",
+    "hosts",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "passwd",
+    "pki",
+    "protocols",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "timezone",
+)
+"""The parts of /etc that programs need and that hold no secret. The rest of /etc is not there."""
+
+ETC_ONLINE = ("gai.conf", "host.conf", "resolv.conf")
+
+Access = Literal["ro-bind", "bind", "tmpfs", "symlink"]
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One thing that is put into the sandbox: at `place` stands what `source` is outside."""
+
+    access: Access
+    place: Path
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything outside the policy that decides what a sandbox looks like.
+
+    `links` says which of the system paths are symbolic links outside, and where they lead; `present` which of the
+    candidates exist at all. Both are looked up by the caller, so that planning needs no file system.
+    """
+
+    workspace: Path
+    needs: Sequence[Path]
+    kernel_dir: Path
+    bridge_dir: Path
+    packages: Mapping[str, Path]
+    present: frozenset[Path]
+    links: Mapping[Path, str]
+    uid: int
+    gid: int
+
+
+def mounts(policy: SandboxPolicy, scene: Scene) -> tuple[Mount, ...]:
+    """What is mounted, parents first; for one place the last and most specific wish wins."""
+    wanted: dict[Path, Mount] = {}
+
+    def add(items: Iterable[Mount]) -> None:
+        for item in items:
+            wanted[item.place] = item
+
+    add(_system(scene))
+    etc = (*ETC, *ETC_ONLINE) if policy.network else ETC
+    add(Mount("ro-bind", Path("/etc") / name, f"/etc/{name}") for name in etc if Path("/etc") / name in scene.present)
+    add(Mount("tmpfs", place) for place in (Path("/tmp"), Path("/dev/shm"), HOME))  # noqa: S108 - places inside
+    writable = [*policy.write, *([scene.workspace] if policy.workspace == "read-write" else [])]
+    readable = [*policy.read, *([scene.workspace] if policy.workspace == "read-only" else [])]
+    # An interpreter inside the workspace stays as writable as the workspace: installing into it is the user's wish.
+    needs = [path for path in scene.needs if not _inside(path, writable) and not _inside(path, map(Path, SYSTEM))]
+    add(Mount("ro-bind", path, str(path)) for path in (*needs, *readable))
+    add(Mount("bind", path, str(path)) for path in writable)
+    add([Mount("bind", INSIDE / "kernel", str(scene.kernel_dir))])
+    add([Mount("ro-bind", INSIDE / "bridge", str(scene.bridge_dir))])
+    add(Mount("ro-bind", INSIDE / "lib" / name, str(path)) for name, path in scene.packages.items())
+    return tuple(sorted(wanted.values(), key=lambda mount: (mount.place.parts, mount.access)))
+
+
+def bwrap_argv(
+    bwrap: Path,
+    policy: SandboxPolicy,
+    scene: Scene,
+    command: Sequence[str],
+    *,
+    info_fd: int | None = None,
+    seccomp_fd: int | None = None,
+) -> list[str]:
+    """The whole command line. The environment is not part of it: command lines can be read by other users."""
+    argv = [str(bwrap), "--unshare-all", "--unshare-user", "--disable-userns"]
+    if policy.network:
+        argv.append("--share-net")
+    argv += ["--uid", str(scene.uid), "--gid", str(scene.gid), "--hostname", "sandbox"]
+    argv += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    if info_fd is not None:
+        argv += ["--info-fd", str(info_fd)]
+    if seccomp_fd is not None:
+        argv += ["--seccomp", str(seccomp_fd)]
+    argv += ["--proc", "/proc", "--dev", "/dev"]
+    for mount in mounts(policy, scene):
+        argv += _arguments(mount, policy)
+    argv += ["--remount-ro", "/", "--chdir", str(scene.workspace), "--", *command]
+    return argv
+
+
+def _system(scene: Scene) -> Iterable[Mount]:
+    for path in map(Path, SYSTEM):
+        if path in scene.links:
+            yield Mount("symlink", path, scene.links[path])
+        elif path in scene.present:
+            yield Mount("ro-bind", path, str(path))
+
+
+def _arguments(mount: Mount, policy: SandboxPolicy) -> list[str]:
+    if mount.access == "tmpfs":
+        size = ["--size", str(int(policy.tmp_size))] if policy.tmp_size else []
+        mode = "1777" if mount.place != HOME else "0700"
+        return ["--perms", mode, *size, "--tmpfs", str(mount.place)]
+    return [f"--{mount.access}", mount.source, str(mount.place)]
+
+
+def _inside(path: Path, places: Iterable[Path]) -> bool:
+    return any(path == place or place in path.parents for place in places)

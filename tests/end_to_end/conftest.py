@@ -1,0 +1,52 @@
+"""Sessions as a program opens them: a real kernel in the real sandbox, a scripted model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import selfcompact as sc
+from selfcompact.errors import ModelError
+from selfcompact.models.scripted import StepSource
+
+OpenSession = Callable[..., AbstractAsyncContextManager[sc.Session]]
+
+SMALL = {"keep_recent_tokens": 300, "reserve_tokens": 4000}
+"""A tail that a few cells overflow, so that tests need little text."""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def opened(workspace: Path, tmp_path: Path) -> OpenSession:
+    """Open a session on a script; keywords are compaction settings. `model` in the session is the scripted one."""
+
+    @asynccontextmanager
+    async def open_(
+        steps: Iterable[StepSource],
+        *,
+        summaries: Iterable[str | ModelError] | None = None,
+        window: int | None = 32_000,
+        session_file: Path | None = None,
+        **compaction: Any,
+    ) -> AsyncIterator[sc.Session]:
+        model = sc.ScriptedModel(steps, summaries=summaries, context_window=window)
+        settings = sc.Settings.model_validate({"compaction": {**SMALL, **compaction}})
+        async with sc.open_session(
+            model,
+            workspace=workspace,
+            session_file=session_file or tmp_path / "session.jsonl",
+            settings=settings,
+        ) as session:
+            yield session
+
+    return open_
