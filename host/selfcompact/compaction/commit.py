@@ -45,6 +45,7 @@ def compaction_entry(
         raise NotBeneficial(plan.tokens_before, after, largest_kept(plan, text))
     ours: dict[str, Json] = {
         "style": plan.style,
+        "rebuild": plan.rebuild,
         "summariser": summary.summariser,
         "offline": summary.offline,
         "requests": summary.requests,
@@ -60,12 +61,13 @@ def compaction_entry(
         ours["failure"] = redact(summary.failure)
     if summary.repaired:
         ours["repaired"] = list(summary.repaired)
+    own_id = entry_id or new_entry_id()
     return CompactionEntry(
-        id=entry_id or new_entry_id(),
+        id=own_id,
         parent_id=parent_id,
         timestamp=clock(),
         summary=text,
-        first_kept_entry_id=plan.first_kept_entry_id,
+        first_kept_entry_id=plan.first_kept_entry_id or own_id,
         tokens_before=plan.tokens_before,
         details={
             "readFiles": list(plan.files.read_files),
@@ -82,7 +84,10 @@ def stored_text(plan: Plan, summary: Summary, manifest_text: str, redact: Callab
         summary.text,
         (
             HostBlock(hostblocks.KEPT, summary.kept.text()),
-            HostBlock(hostblocks.USER_MESSAGE, redact(plan.newest_user_message or "")),
+            *(
+                HostBlock(hostblocks.USER_MESSAGE, redact(text))
+                for text in plan.user_messages or (plan.newest_user_message or "",)
+            ),
             HostBlock(hostblocks.KERNEL, manifest_text),
         ),
     )

@@ -127,6 +127,11 @@ class Ledger:
             return None
         return self.estimated_tokens
 
+    @property
+    def media_bytes(self) -> int:
+        """Bytes of base64 images in the context; the second budget beside tokens (`budget.MAX_MEDIA_BYTES`)."""
+        return self.path.media_bytes()
+
     def scaled(self, estimate: int) -> int:
         """An estimate as the model's tokeniser would probably count it."""
         return round(estimate * self.ratio)

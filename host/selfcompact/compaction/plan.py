@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,7 +13,9 @@ from selfcompact.compaction.files import FileOps, files_of
 from selfcompact.compaction.hostblocks import HostBlock
 from selfcompact.compaction.ledger import DETAILS_KEY, Ledger
 from selfcompact.compaction.path import LivePath, Span
+from selfcompact.compaction.rebuild import USER_MESSAGES, carried_user_messages
 from selfcompact.compaction.settings import CompactionSettings
+from selfcompact.compaction.style import Rebuild, load_style
 from selfcompact.compaction.tokens import Estimator
 from selfcompact.entries import CompactionEntry
 from selfcompact.messages import Message, text_of
@@ -35,6 +37,8 @@ class Plan:
 
     `tokens_before` and `expected_tokens_after` are whole contexts, system prompt and tools included; `kept_tokens` is
     the part of the history that stays. `newest_user_message` is set when that message would not be in the kept tail.
+    With the rebuild strategy `user-messages` nothing stays, `user_messages` are what is carried, oldest first, and
+    `first_kept_entry_id` is empty: the compaction entry names itself.
     """
 
     to_summarise: Span
@@ -50,10 +54,12 @@ class Plan:
     window: int | None
     style: str
     estimator: Estimator
+    rebuild: Rebuild = "keep-recent"
     ratio: float = 1.0
     ratios: Mapping[str, float] = field(default_factory=dict)
     instructions: str | None = None
     newest_user_message: str | None = None
+    user_messages: tuple[str, ...] = ()
     earlier_literals: tuple[str, ...] = ()
     earlier_details: Mapping[str, Json] | None = None
 
@@ -84,36 +90,46 @@ def plan(
     if is_just_compacted(ledger):
         return Skip(ALREADY_COMPACTED)
     keep = int(budget.effective_keep_recent_tokens(settings, window) / ledger.ratio)
-    cut = find_cut(path, keep)
+    cut = find_cut(path, keep, keep_media_bytes=budget.KEEP_MEDIA_BYTES)
     if cut is None or path.message_count(0, cut.first_kept) == 0:
         return Skip(TOO_SHORT)
+    rebuild = load_style(settings.style).rebuild
     compaction = ledger.newest_compaction
-    previous = stored_parts(compaction)[0] if compaction is not None else None
+    previous, blocks = stored_parts(compaction) if compaction is not None else ("", ())
+    carried = tuple(block.text for block in blocks if block.name == hostblocks.USER_MESSAGE)
+    user_message: str | None = None
+    user_messages: tuple[str, ...] = ()
+    if rebuild == USER_MESSAGES:
+        cut = Cut(len(path))
+        user_messages = carried_user_messages(ledger, carried)
+    else:
+        user_message = _carried_user_message(ledger, cut, window, carried)
     kept_tokens = ledger.scaled(path.context_tokens(cut.first_kept))
-    user_message = _carried_user_message(ledger, cut, window)
     removed = ledger.scaled(path.context_tokens(0, cut.first_kept))
     written = min(budget.summary_tokens(settings.reserve_tokens, window), max(removed // 4, 1))
     return Plan(
         to_summarise=path.span(0, cut.history_end),
         turn_prefix=path.span(cut.history_end, cut.first_kept),
-        first_kept_entry_id=path.entries[cut.first_kept].id,
+        first_kept_entry_id=path.entries[cut.first_kept].id if cut.first_kept < len(path) else "",
         is_split_turn=cut.is_split_turn,
         previous_summary=previous or None,
         tokens_before=ledger.estimated_tokens,
         expected_tokens_after=ledger.overhead_tokens
         + kept_tokens
         + written
-        + ledger.scaled(ledger.estimator.text(user_message or "")),
+        + ledger.scaled(sum(ledger.estimator.text(text) for text in (*user_messages, user_message or ""))),
         kept=path.span(cut.first_kept, len(path)),
         kept_tokens=kept_tokens,
         overhead_tokens=ledger.overhead_tokens,
         window=window,
         style=settings.style,
         estimator=ledger.estimator,
+        rebuild=rebuild,
         ratio=ledger.ratio,
         ratios=ledger.ratios,
         instructions=(instructions or "").strip() or None,
         newest_user_message=user_message,
+        user_messages=user_messages,
         earlier_literals=earlier_literals(compaction.details if compaction is not None else None),
         earlier_details=compaction.details if compaction is not None else None,
     )
@@ -141,7 +157,7 @@ def earlier_literals(details: Mapping[str, Json] | None) -> tuple[str, ...]:
     return tuple(item for item in literals if isinstance(item, str)) if isinstance(literals, list) else ()
 
 
-def _carried_user_message(ledger: Ledger, cut: Cut, window: int | None) -> str | None:
+def _carried_user_message(ledger: Ledger, cut: Cut, window: int | None, carried: Sequence[str]) -> str | None:
     """The newest real user message when the kept tail does not have it.
 
     It is on the summarised part of the path, or the previous compaction carries it. One that would fill more than
@@ -154,10 +170,7 @@ def _carried_user_message(ledger: Ledger, cut: Cut, window: int | None) -> str |
             return None
         text = text_of(path.span(position, position + 1)[0])
         return cut_in_middle(text, ledger, budget.user_message_tokens(window), path.entries[position].id)
-    compaction = ledger.newest_compaction
-    if compaction is None:
-        return None
-    return next((block.text for block in stored_parts(compaction)[1] if block.name == hostblocks.USER_MESSAGE), None)
+    return carried[-1] if carried else None
 
 
 def cut_in_middle(text: str, ledger: Ledger, limit_tokens: int, entry_id: str) -> str:
