@@ -135,7 +135,7 @@ def test_ctrl_c_aborts_the_cell_and_ends_with_130(tmp_path: Path) -> None:
         (["run", "x", "--script", "ok.json", "--workspace", "ok.json"], "is not a directory"),
         (
             ["run", "x", "--script", "ok.json", "--set", "compaction.keep=1"],
-            "--set compaction.keep: compaction.keep: is not",
+            "--set: compaction.keep: is not",
         ),
         (["run", "x", "--script", "ok.json", "--set", "compaction.enabled=ja"], "compaction.enabled"),
         (["run", "x", "--script", "ok.json", "--session", "ok.json"], "is no session header"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import platformdirs
 
 from host_bridge.host_end import Dispatcher
-from selfcompact.compaction.settings import CompactionSettings
+from selfcompact.compaction.settings import CompactionSettings, settings_for_window
 from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, TextSummariser
 from selfcompact.compaction.tokens import ScriptAwareEstimator
 from selfcompact.events import WarningRaised
@@ -24,9 +24,10 @@ from selfcompact.session.hook_commands import AfterCommand, BeforeCommand
 from selfcompact.session.hooks import Hooks
 from selfcompact.session.log import SessionLog
 from selfcompact.session.session import Session, closing
+from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.stream import EventHub
 from selfcompact.session.turn import IPYTHON, TurnRunner
-from selfcompact.settings import Settings, load_settings
+from selfcompact.settings import LoadedSettings, Settings, load_settings
 from selfcompact.skills import system_prompt
 from selfcompact.workspace import checked_workspace
 
@@ -45,7 +46,7 @@ async def open_session(
     *,
     workspace: Path | str = ".",
     session_file: Path | str | None = None,
-    settings: Settings | None = None,
+    settings: Settings | LoadedSettings | None = None,
     system: str | None = None,
     summariser: TextSummariser | OfflineSummariser | None = None,
     hooks: Hooks | None = None,
@@ -59,7 +60,8 @@ async def open_session(
             without summaries is summarised offline.
         workspace: the directory the agent works in; an existing one.
         session_file: made when missing, continued when there; None makes a new one under the user's data directory.
-        settings: None reads them from the usual places (`selfcompact.settings`).
+        settings: None reads them from the usual places (`selfcompact.load_settings`), and the project's file is
+            looked at again at each boundary; `Settings` hold as they are.
         system: the whole system prompt; None takes ours, with the compact skill in it when cells may call it.
         summariser: another writer of summaries.
         hooks: called round each compaction, before the commands that the settings name.
@@ -69,7 +71,9 @@ async def open_session(
         KernelStartError: the kernel did not become ready.
     """
     workspace = checked_workspace(Path(workspace))
-    settings = settings or load_settings(workspace).settings
+    loaded = load_settings(workspace) if settings is None else settings
+    watch = SettingsWatch(loaded if isinstance(loaded, LoadedSettings) else None)
+    settings = _fitting(loaded.settings if isinstance(loaded, LoadedSettings) else loaded, model)
     system = system if system is not None else system_prompt(agent_callable=settings.compaction.agent_callable)
     path = Path(session_file) if session_file is not None else new_session_file(workspace)
     dispatcher, hub = Dispatcher(), EventHub()
@@ -87,6 +91,7 @@ async def open_session(
                 session_file=log.path,
                 workspace=workspace,
                 kernel=kernel,
+                watch=watch,
             )
             compactor = Compactor(
                 conversation,
@@ -120,6 +125,11 @@ def all_hooks(settings: CompactionSettings, hooks: Hooks | None) -> Hooks:
         before_compact=(*hooks.before_compact, *map(BeforeCommand, settings.hooks.before_compact)),
         after_compact=(*hooks.after_compact, *map(AfterCommand, settings.hooks.after_compact)),
     )
+
+
+def _fitting(settings: Settings, model: Model) -> Settings:
+    window = settings.context_window or model.context_window
+    return settings.model_copy(update={"compaction": settings_for_window(settings.compaction, window)})
 
 
 async def _manifest(kernel: Kernel) -> str:

@@ -17,9 +17,10 @@ import anyio
 from host_bridge.host_end import Dispatcher
 from selfcompact.compaction.budget import threshold_tokens
 from selfcompact.compaction.plan import Skip
+from selfcompact.compaction.settings import CompactionSettings, settings_for_window
 from selfcompact.entries import SessionHeader
-from selfcompact.errors import ContextOverflow
-from selfcompact.events import AutoCompactionDisarmed, ModelChanged
+from selfcompact.errors import ContextOverflow, SettingsError
+from selfcompact.events import AutoCompactionDisarmed, ModelChanged, WarningRaised
 from selfcompact.kernel import Kernel
 from selfcompact.messages import Message, user
 from selfcompact.models.model import Model
@@ -30,6 +31,7 @@ from selfcompact.session.conversation import Conversation
 from selfcompact.session.inbox import Inbox
 from selfcompact.session.requests import PendingRequest, RequestSlot, floor_reason
 from selfcompact.session.run import Run, RunResult
+from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.skill_end import SkillEnd
 from selfcompact.session.state import SessionState, State
 from selfcompact.session.status import ContextStatus, percent_of
@@ -66,10 +68,11 @@ class Session:
         session_file: Path,
         workspace: Path,
         kernel: Kernel,
+        watch: SettingsWatch,
     ) -> None:
         self._conversation, self._turns, self._hub = conversation, turns, hub
         self.settings, self.header, self.session_file, self.workspace = settings, header, session_file, workspace
-        self.kernel = kernel
+        self.kernel, self._watch = kernel, watch
         self._state, self._slot, self._inbox = SessionState(), RequestSlot(), Inbox()
         self._skill = SkillEnd(dispatcher, hub, self._slot, status=self.status, refusal=self._refusal)
         self._scope: anyio.CancelScope | None = None
@@ -125,7 +128,7 @@ class Session:
             percent=percent_of(ledger.reported_tokens, window),
             scheduled=self._slot.pending is not None,
             estimated_tokens=ledger.estimated_tokens,
-            threshold_tokens=threshold_tokens(self.settings.compaction, window) if window else None,
+            threshold_tokens=threshold_tokens(self.settings.compaction, window),
             would_compact=reason is None,
             reason=reason,
         )
@@ -242,9 +245,9 @@ class Session:
 
     def decide(self, overflow: ContextOverflow | None, *, wants_more: bool) -> Decision:
         """What to do at this boundary."""
+        self._notice_settings()
         settings, ledger = self.settings.compaction, self._conversation.ledger
-        window = self._window_ahead()
-        threshold = threshold_tokens(settings, window) if window else None
+        threshold = threshold_tokens(settings, self._window_ahead())
         if threshold is not None and ledger.estimated_tokens > threshold and isinstance(self._compactor.plan(), Skip):
             threshold = None  # nothing can be summarised: firing would only make noise at every boundary
         attempts = attempt_history(self._conversation.entries)
@@ -286,10 +289,29 @@ class Session:
         model, self._next_model = self._next_model, None
         if model is not None:
             self._turns.model = model
+            self._use(self.settings.compaction, self.context_window)
             self._conversation.change_model(model.provider, model.model_id)
             self._hub.emit(ModelChanged(provider=model.provider, model_id=model.model_id))
 
     # Details
+
+    def _notice_settings(self) -> None:
+        """Take over what the project's settings file says now."""
+        changed = self._watch.changed(self._warn)
+        if changed is not None:
+            self._use(changed, self.context_window)
+            self._skill.switch(changed.agent_callable)
+
+    def _use(self, compaction: CompactionSettings, window: int | None) -> None:
+        try:
+            fitting = settings_for_window(compaction, window)
+        except SettingsError as error:
+            self._warn(str(error))
+            return
+        self.settings = self.settings.model_copy(update={"compaction": fitting})
+
+    def _warn(self, sentence: str) -> None:
+        self._hub.emit(WarningRaised(message=sentence))
 
     def target(self) -> CompactionTarget:
         """Whose context is compacted."""
