@@ -20,6 +20,7 @@ _IOPUB_QUEUE = 1000
 _LATE_BYTES = 2048
 
 Channel = Literal["shell", "control"]
+ChannelName = Literal["shell", "control", "iopub"]
 
 
 class Channels:
@@ -30,6 +31,7 @@ class Channels:
     """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], info: Mapping[str, Any]) -> None:
+        self._context, self._info = context, info
         key = info["key"]
         self._wire = Wire(key if isinstance(key, bytes) else str(key).encode())
         self._cells: dict[str, Cell] = {}
@@ -39,27 +41,41 @@ class Channels:
         self.dropped = 0
         """Messages that were not signed with the kernel's key."""
 
-        def opened(kind: int, port: str) -> zmq.Socket[bytes]:
-            socket: zmq.Socket[bytes] = context.socket(kind)
-            socket.setsockopt(zmq.LINGER, 0)
-            socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
-            socket.setsockopt(zmq.RECONNECT_IVL, 10)
-            if kind == zmq.SUB:
-                socket.setsockopt(zmq.RCVHWM, _IOPUB_QUEUE)
-                socket.setsockopt(zmq.SUBSCRIBE, b"")
-            socket.connect(f"ipc://{info['ip']}-{info[port]}")
-            return socket
-
-        self._sockets = {
-            "shell": LoopSocket(opened(zmq.DEALER, "shell_port"), self._on_reply),
-            "control": LoopSocket(opened(zmq.DEALER, "control_port"), self._on_reply),
-            "iopub": LoopSocket(opened(zmq.SUB, "iopub_port"), self._on_iopub),
-        }
+        self._sockets: dict[ChannelName, LoopSocket] = {}
+        self._sockets["shell"] = self._open("shell")
+        self._sockets["control"] = self._open("control")
+        self._sockets["iopub"] = self._open("iopub")
 
     def close(self) -> None:
         """Close the sockets. Whoever still waits for a reply waits until its own limit."""
         for socket in self._sockets.values():
             socket.close()
+
+    async def reopen(self, timeout_s: float) -> bool:
+        """Connect anew, and say whether the kernel is heard again on every channel.
+
+        ZeroMQ gives a connection up, without a word, when a message on it is longer than we read.
+        """
+        for name, socket in self._sockets.items():
+            socket.close()
+            self._sockets[name] = self._open(name)
+        self.heard_iopub = anyio.Event()
+        with anyio.move_on_after(timeout_s):
+            while await self.ask("shell", "kernel_info_request", {}, 0.1) is None or not self.heard_iopub.is_set():
+                pass
+            return True
+        return False
+
+    def _open(self, name: ChannelName) -> LoopSocket:
+        socket: zmq.Socket[bytes] = self._context.socket(zmq.SUB if name == "iopub" else zmq.DEALER)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
+        socket.setsockopt(zmq.RECONNECT_IVL, 10)
+        if name == "iopub":
+            socket.setsockopt(zmq.RCVHWM, _IOPUB_QUEUE)
+            socket.setsockopt(zmq.SUBSCRIBE, b"")
+        socket.connect(f"ipc://{self._info['ip']}-{self._info[f'{name}_port']}")
+        return LoopSocket(socket, self._on_iopub if name == "iopub" else self._on_reply)
 
     def send(self, channel: Channel, message_type: str, content: Mapping[str, Any]) -> str:
         """Send a request and return its id; whether it arrives shows in its reply."""
