@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import anyio
@@ -18,6 +18,8 @@ MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 
 _IOPUB_QUEUE = 1000
 _LATE_BYTES = 2048
+
+_MOMENT_S = 0.02
 
 Channel = Literal["shell", "control"]
 ChannelName = Literal["shell", "control", "iopub"]
@@ -38,8 +40,10 @@ class Channels:
         self._replies: dict[str, _Reply] = {}
         self._late = TextCapture(_LATE_BYTES // 2, _LATE_BYTES // 2)
         self.heard_iopub = anyio.Event()
-        self.dropped = 0
-        """Messages that were not signed with the kernel's key."""
+        self.on_comm: Callable[[str, Mapping[str, Any]], None] = lambda _type, _content: None
+        """What is called with each comm message of the kernel."""
+        self.received = self.dropped = 0
+        """Messages, and those among them that were not signed with the kernel's key."""
 
         self._sockets: dict[ChannelName, LoopSocket] = {}
         self._sockets["shell"] = self._open("shell")
@@ -65,6 +69,14 @@ class Channels:
                 pass
             return True
         return False
+
+    async def until_quiet(self, limit_s: float) -> None:
+        """Read until nothing has come for a moment, at most `limit_s` seconds: the last words of a kernel that died."""
+        with anyio.move_on_after(limit_s):
+            seen = -1
+            while seen != self.received:
+                seen = self.received
+                await anyio.sleep(_MOMENT_S)
 
     def _open(self, name: ChannelName) -> LoopSocket:
         socket: zmq.Socket[bytes] = self._context.socket(zmq.SUB if name == "iopub" else zmq.DEALER)
@@ -141,11 +153,14 @@ class Channels:
         cell = self._cells.get(message.parent_id)
         if cell is not None:
             cell.take_output(message)
-        elif message.type == "stream":
+        if message.type in ("comm_open", "comm_msg", "comm_close"):
+            self.on_comm(message.type, message.content)
+        elif cell is None and message.type == "stream":
             self._late.feed(str(message.content.get("text", "")))
 
     def _read(self, parts: list[bytes]) -> Message | None:
         message = self._wire.unpack(parts)
+        self.received += 1
         self.dropped += message is None
         return message
 

@@ -141,7 +141,7 @@ class Kernel:
             KernelClosed, KernelStartError, SandboxUnavailable.
         """
         if self._current is not None:
-            await self._end(self._current)
+            await self._end(self._current, wedged=self._cell is not None)
         async with self._turn:
             await self._living()
 
