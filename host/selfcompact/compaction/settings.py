@@ -73,6 +73,9 @@ class CompactionSettings(BaseModel):
     offline_fallback: StrictBool = True
     """Whether the offline summariser steps in when the model's summary fails twice."""
 
+    background: StrictBool = True
+    """Whether a summary is begun as soon as a compaction is asked for, so that the turn boundary need not wait."""
+
     max_attempts_in_a_row: Literal[1, 2] = 2
     """Compactions without one successful response of the model between them, before the run stops."""
 
