@@ -70,6 +70,12 @@ class CompactionSettings(BaseModel):
     model: str | None = None
     """The summariser's own model; None: the session's model."""
 
+    remote_endpoint: str | None = None
+    """An address that writes summaries (see docs/summaries.md); None: a model is asked."""
+
+    remote_token_variable: str | None = None
+    """The environment variable with the bearer token for that address."""
+
     offline_fallback: StrictBool = True
     """Whether the offline summariser steps in when the model's summary fails twice."""
 
