@@ -55,6 +55,14 @@ class Tally:
             self.cache_read += usage.cache_read
             self.cache_write += usage.cache_write
 
+    def take(self, other: Tally) -> None:
+        """Count everything that another tally counted."""
+        self.requests += other.requests
+        self.input += other.input
+        self.output += other.output
+        self.cache_read += other.cache_read
+        self.cache_write += other.cache_write
+
     @property
     def usage(self) -> Usage:
         """All of it as one usage."""

@@ -75,8 +75,17 @@ class CompactionSettings(BaseModel):
     model: str | None = None
     """The summariser's own model; None: the session's model."""
 
+    remote_endpoint: str | None = None
+    """An address that writes summaries (see docs/summaries.md); None: a model is asked."""
+
+    remote_token_variable: str | None = None
+    """The environment variable with the bearer token for that address."""
+
     offline_fallback: StrictBool = True
     """Whether the offline summariser steps in when the model's summary fails twice."""
+
+    background: StrictBool = True
+    """Whether a summary is begun as soon as a compaction is asked for, so that the turn boundary need not wait."""
 
     max_attempts_in_a_row: Literal[1, 2] = 2
     """Compactions without one successful response of the model between them, before the run stops."""

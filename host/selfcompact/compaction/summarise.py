@@ -21,7 +21,16 @@ from selfcompact.compaction.transcript import transcript
 from selfcompact.errors import ModelError, SummaryRejected
 from selfcompact.messages import Usage, text_of
 
-__all__ = ["ModelSummariser", "OfflineSummariser", "Progress", "Summariser", "Summary", "TextSummariser", "summarise"]
+__all__ = [
+    "ModelSummariser",
+    "OfflineSummariser",
+    "Progress",
+    "Summariser",
+    "Summary",
+    "Tally",
+    "TextSummariser",
+    "summarise",
+]
 
 
 @dataclass(frozen=True)
@@ -51,12 +60,14 @@ async def summarise(
     on_progress: Callable[[Progress], None] | None = None,
     secrets: Sequence[str] = (),
     sleep: Sleep | None = None,
+    tally: Tally | None = None,
 ) -> Summary:
     """Write the summary that a plan needs. Changes nothing anywhere: cancelling it leaves no trace.
 
     `window` is assumed where the summariser does not know its own. `secrets` are values that must not be sent or
-    stored. A reply outside the contract is asked for once more; after that, or when the provider fails, the offline
-    summariser writes it if `settings.offline_fallback` allows, and the result says so.
+    stored. `tally` counts what requests cost, also when the call is cancelled. A reply outside the contract is asked
+    for once more; after that, or when the provider fails, the offline summariser writes it if
+    `settings.offline_fallback` allows, and the result says so.
 
     Raises:
         SummaryRejected: the replies broke the contract, and there is no fallback.
@@ -65,7 +76,7 @@ async def summarise(
     redact = Redactor(secrets)
     if isinstance(summariser, OfflineSummariser):
         return _finished(plan, _offline(plan, summariser, settings, redact), redact, summariser.name, offline=True)
-    tally = Tally()
+    tally = tally if tally is not None else Tally()
     try:
         text = await _by_model(plan, summariser, settings, window, redact, tally, on_progress, sleep)
     except (SummaryRejected, ModelError) as error:
@@ -176,7 +187,7 @@ def _finished(
         plan.instructions,
         earlier=plan.earlier_literals,
         summary=text,
-        history=(text_of(message) for message in plan.messages),
+        history=(text_of(message) for message in plan.removed),
         budget_tokens=budget.KEPT_LITERALS_TOKENS,
         estimator=plan.estimator,
     )
