@@ -28,13 +28,13 @@ ORDER = re.compile(
     r"""
     agent_start,(message_start,message_end,)+
     (
-        (compaction_start,compaction_end,)?
+        (compaction_start,(compaction_progress,)*compaction_end,)?
         (message_start,message_end,)*
         turn_start,message_start,(message_update,)*message_end,
         (tool_execution_start,(tool_execution_update,)*tool_execution_end,message_start,message_end,)*
         turn_end,
     )*
-    (compaction_start,compaction_end,)?
+    (compaction_start,(compaction_progress,)*compaction_end,)?
     agent_end,
     """,
     re.VERBOSE,

@@ -59,7 +59,7 @@ async def test_a_request_from_a_cell_still_runs_while_the_threshold_rests(opened
         sc.say("ok"),
     ]
     summaries = [*DOWN[:3], SUMMARY]
-    async with opened(steps, summaries=summaries, offline_fallback=False) as session:
+    async with opened(steps, summaries=summaries, offline_fallback=False, background=False) as session:
         result = await session.prompt("go")
     assert [(o.reason, o.status) for o in result.compactions] == [("threshold", "failed")] * 3 + [
         ("requested", "completed")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import anyio
 import platformdirs
 
-from host_bridge.host_end import Dispatcher
+from host_bridge.dispatcher import Dispatcher
+from selfcompact.compaction.secrets import secret_values
 from selfcompact.compaction.settings import CompactionSettings, settings_for_window
-from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, TextSummariser
+from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, Summariser
 from selfcompact.compaction.tokens import ScriptAwareEstimator
 from selfcompact.events import WarningRaised
 from selfcompact.kernel import Kernel, open_kernel
@@ -40,6 +44,19 @@ def new_session_file(workspace: Path, root: Path | None = None) -> Path:
     return root / slug[-100:] / f"{stamp}.jsonl"
 
 
+@dataclass(frozen=True)
+class Wishes:
+    """How a session should be, as its opener said it; the arguments of `open_session`."""
+
+    model: Model
+    workspace: Path
+    settings: Settings
+    watch: SettingsWatch
+    system: str
+    summariser: Summariser
+    hooks: Hooks
+
+
 @asynccontextmanager
 async def open_session(
     model: Model,
@@ -48,7 +65,7 @@ async def open_session(
     session_file: Path | str | None = None,
     settings: Settings | LoadedSettings | None = None,
     system: str | None = None,
-    summariser: TextSummariser | OfflineSummariser | None = None,
+    summariser: Summariser | None = None,
     hooks: Hooks | None = None,
 ) -> AsyncIterator[Session]:
     """Open a session: a kernel in its sandbox, the log, and everything between them.
@@ -70,47 +87,76 @@ async def open_session(
         UsageError: the workspace, the session file, a setting or the sandbox cannot be used.
         KernelStartError: the kernel did not become ready.
     """
-    workspace = checked_workspace(Path(workspace))
-    loaded = load_settings(workspace) if settings is None else settings
-    watch = SettingsWatch(loaded if isinstance(loaded, LoadedSettings) else None)
-    settings = _fitting(loaded.settings if isinstance(loaded, LoadedSettings) else loaded, model)
-    system = system if system is not None else system_prompt(agent_callable=settings.compaction.agent_callable)
-    path = Path(session_file) if session_file is not None else new_session_file(workspace)
-    dispatcher, hub = Dispatcher(), EventHub()
-    with SessionLog.open(path.absolute(), cwd=workspace) as log:
-        conversation = Conversation(log, overhead_tokens=_overhead_tokens(system))
-        async with open_kernel(settings.kernel, settings.sandbox, workspace=workspace, dispatcher=dispatcher) as kernel:
-            conversation.change_model(model.provider, model.model_id)
-            session = Session(
-                conversation=conversation,
-                turns=TurnRunner(conversation, model, kernel, system=system, hub=hub, cache_key=log.header.id),
-                dispatcher=dispatcher,
-                hub=hub,
-                settings=settings,
-                header=log.header,
-                session_file=log.path,
-                workspace=workspace,
-                kernel=kernel,
-                watch=watch,
-            )
-            compactor = Compactor(
+    folder = checked_workspace(Path(workspace))
+    loaded = load_settings(folder) if settings is None else settings
+    fitting = _fitting(loaded.settings if isinstance(loaded, LoadedSettings) else loaded, model)
+    wishes = Wishes(
+        model=model,
+        workspace=folder,
+        settings=fitting,
+        watch=SettingsWatch(loaded if isinstance(loaded, LoadedSettings) else None),
+        system=system if system is not None else system_prompt(agent_callable=fitting.compaction.agent_callable),
+        summariser=summariser or default_summariser(model),
+        hooks=all_hooks(fitting.compaction, hooks),
+    )
+    path = Path(session_file) if session_file is not None else new_session_file(folder)
+    dispatcher = Dispatcher()
+    with SessionLog.open(path.absolute(), cwd=folder) as log:
+        async with (
+            open_kernel(fitting.kernel, fitting.sandbox, workspace=folder, dispatcher=dispatcher) as kernel,
+            assembled(wishes, log, kernel, dispatcher) as session,
+        ):
+            yield session
+
+
+@asynccontextmanager
+async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher: Dispatcher) -> AsyncIterator[Session]:
+    """Put a session together from what is open already, and close it at the end.
+
+    Tasks of the session live in a task group of this block, so they end with it.
+    """
+    hub, model = EventHub(), wishes.model
+    conversation = Conversation(log, overhead_tokens=_overhead_tokens(wishes.system))
+    conversation.change_model(model.provider, model.model_id)
+    session = Session(
+        conversation=conversation,
+        turns=TurnRunner(conversation, model, kernel, system=wishes.system, hub=hub, cache_key=log.header.id),
+        dispatcher=dispatcher,
+        hub=hub,
+        settings=wishes.settings,
+        header=log.header,
+        session_file=log.path,
+        workspace=wishes.workspace,
+        kernel=kernel,
+        watch=wishes.watch,
+    )
+
+    async def manifest() -> str:
+        return (await kernel.names()).to_text()
+
+    async with anyio.create_task_group() as tasks:
+        session.attach(
+            Compactor(
                 conversation,
                 settings=lambda: session.settings.compaction,
                 window=lambda: session.context_window,
                 target=session.target,
-                summariser=summariser or default_summariser(model),
+                summariser=wishes.summariser,
                 hub=hub,
-                manifest=lambda: _manifest(kernel),
-                hooks=all_hooks(settings.compaction, hooks),
+                manifest=manifest,
+                hooks=wishes.hooks,
+                tasks=tasks,
+                secrets=secret_values(os.environ),
             )
-            session.attach(compactor)
-            async with closing(session):
-                for sentence in log.damage:
-                    hub.emit(WarningRaised(message=sentence))
-                yield session
+        )
+        async with closing(session):
+            for sentence in log.damage:
+                hub.emit(WarningRaised(message=sentence))
+            yield session
+        tasks.cancel_scope.cancel()
 
 
-def default_summariser(model: Model) -> TextSummariser | OfflineSummariser:
+def default_summariser(model: Model) -> Summariser:
     """Who writes the summaries of a session with this model, when nobody was named."""
     if isinstance(model, ScriptedModel) and not model.summarises:
         return OfflineSummariser()
@@ -130,10 +176,6 @@ def all_hooks(settings: CompactionSettings, hooks: Hooks | None) -> Hooks:
 def _fitting(settings: Settings, model: Model) -> Settings:
     window = settings.context_window or model.context_window
     return settings.model_copy(update={"compaction": settings_for_window(settings.compaction, window)})
-
-
-async def _manifest(kernel: Kernel) -> str:
-    return (await kernel.names()).to_text()
 
 
 def _overhead_tokens(system: str) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 
 from host_bridge.host_end import Dispatcher
-from selfcompact.compaction.budget import threshold_tokens
+from selfcompact.compaction.budget import exceeds, threshold_tokens
 from selfcompact.compaction.plan import Skip
 from selfcompact.compaction.settings import CompactionSettings, settings_for_window
 from selfcompact.entries import SessionHeader
@@ -38,6 +38,9 @@ from selfcompact.session.status import ContextStatus, percent_of
 from selfcompact.session.stream import EventHub, EventStream
 from selfcompact.session.turn import TurnRunner
 from selfcompact.settings import Settings
+
+NEAR_SHARE = 0.9
+"""Of the threshold: above it, the summary of the threshold compaction that is coming is begun ahead."""
 
 
 @dataclass
@@ -74,7 +77,9 @@ class Session:
         self.settings, self.header, self.session_file, self.workspace = settings, header, session_file, workspace
         self.kernel, self._watch = kernel, watch
         self._state, self._slot, self._inbox = SessionState(), RequestSlot(), Inbox()
-        self._skill = SkillEnd(dispatcher, hub, self._slot, status=self.status, refusal=self._refusal)
+        self._skill = SkillEnd(
+            dispatcher, hub, self._slot, status=self.status, refusal=self._refusal, pending_changed=self._write_ahead
+        )
         self._scope: anyio.CancelScope | None = None
         self._running = False
         self._manual: _Manual | None = None
@@ -157,6 +162,8 @@ class Session:
         finally:
             self._running, self._scope = False, None
             result = run.finish(result)
+            if result.status != "done":
+                self._compactor.cancel_ahead()
             self._settle_manual(None)
             self._state.settle()
         return result
@@ -238,6 +245,7 @@ class Session:
         if self._state.value == "closed":
             return
         await self.abort()
+        self._compactor.cancel_ahead()
         self._state.close()
         self._hub.close()
 
@@ -247,9 +255,7 @@ class Session:
         """What to do at this boundary."""
         self._notice_settings()
         settings, ledger = self.settings.compaction, self._conversation.ledger
-        threshold = threshold_tokens(settings, self._window_ahead())
-        if threshold is not None and ledger.estimated_tokens > threshold and isinstance(self._compactor.plan(), Skip):
-            threshold = None  # nothing can be summarised: firing would only make noise at every boundary
+        too_large = exceeds(settings, self._window_ahead(), ledger.estimated_tokens, ledger.media_bytes)
         attempts = attempt_history(self._conversation.entries)
         self._tell_disarmed(attempts)
         return boundary(
@@ -258,7 +264,8 @@ class Session:
                 manual=PendingRequest(0, self._manual.instructions) if self._manual else None,
                 overflow=str(overflow) if overflow else None,
                 estimated_tokens=ledger.estimated_tokens,
-                threshold_tokens=threshold,
+                # When nothing can be summarised, firing would only make noise at every boundary.
+                over_threshold=too_large and not isinstance(self._compactor.plan(), Skip),
                 enabled=settings.enabled,
                 attempts=attempts,
                 max_in_a_row=settings.max_attempts_in_a_row,
@@ -285,13 +292,15 @@ class Session:
         return outcome
 
     async def prepare_request(self) -> None:
-        """Put a model change that was asked for into effect."""
+        """Put a model change that was asked for into effect; begin a summary that will be needed soon."""
         model, self._next_model = self._next_model, None
         if model is not None:
             self._turns.model = model
             self._use(self.settings.compaction, self.context_window)
             self._conversation.change_model(model.provider, model.model_id)
             self._hub.emit(ModelChanged(provider=model.provider, model_id=model.model_id))
+        if self._threshold_is_near():
+            self._compactor.begin_ahead(None)
 
     # Details
 
@@ -309,6 +318,23 @@ class Session:
             self._warn(str(error))
             return
         self.settings = self.settings.model_copy(update={"compaction": fitting})
+
+    def _threshold_is_near(self) -> bool:
+        """Whether the next boundary will probably compact by itself, going by the limits that it will ask."""
+        settings, tokens = self.settings.compaction, self._conversation.ledger.estimated_tokens
+        threshold = threshold_tokens(settings, self.context_window)
+        if threshold is None or tokens <= NEAR_SHARE * threshold:
+            return False
+        attempts = attempt_history(self._conversation.entries)
+        facts = BoundaryFacts(
+            estimated_tokens=tokens,
+            over_threshold=True,
+            enabled=settings.enabled,
+            attempts=attempts,
+            max_in_a_row=settings.max_attempts_in_a_row,
+            max_compactions=settings.max_compactions,
+        )
+        return isinstance(boundary(facts), Compact)
 
     def _warn(self, sentence: str) -> None:
         self._hub.emit(WarningRaised(message=sentence))
@@ -336,6 +362,13 @@ class Session:
             if done >= settings.max_compactions:
                 refusal = f"this session was compacted {done} times, which is as often as the operator allows"
         return refusal
+
+    def _write_ahead(self, pending: PendingRequest | None) -> None:
+        """Begin the summary of a request that was accepted, or give up that of one that was dropped."""
+        if pending is not None:
+            self._compactor.begin_ahead(pending.instructions)
+        else:
+            self._compactor.cancel_ahead()
 
     def _after(self, outcome: CompactionOutcome) -> None:
         if outcome.completed:
