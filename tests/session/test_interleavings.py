@@ -213,7 +213,7 @@ class Driver:
             await self.session.abort()
         await self._prompt("the last word")
 
-    def _do(self, action: str, start_soon: Callable[..., None]) -> None:
+    def _do(self, action: str, start_soon: Callable[..., object]) -> None:
         session, text = self.session, f"input number {next(self._names)}."
         match action:
             case "prompt":
