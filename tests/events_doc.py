@@ -50,12 +50,15 @@ EXAMPLES: list[events.Event] = [
     events.TurnEnd(turn=1, message=ASKS, tool_results=(ANSWERS,), context_tokens=845, context_window=32_000),
     events.CompactionScheduled(custom_instructions="keep `rows`"),
     events.CompactionStart(reason="requested", custom_instructions="keep `rows`"),
+    events.CompactionProgress(part="history", window=1, windows=2, characters=1_204),
     events.CompactionEnd(
         reason="requested", status="completed", result=RESULT, custom_instructions="keep `rows`", duration_ms=41
     ),
     events.RequestDropped(cause="the run was aborted", custom_instructions="keep `rows`"),
     events.KernelRestarted(generation=2, cause="the kernel was killed (signal 9)"),
     events.AgentCallableChanged(enabled=False),
+    events.AutoCompactionDisarmed(cause="3 automatic compactions in a row failed", until_tokens=30_250),
+    events.ModelChanged(provider="anthropic", model_id="claude-sonnet-4-5"),
     events.WarningRaised(message="session file work.jsonl, line 7: not JSON; passed over"),
     events.AgentEnd(status="done", messages=(USER, ASKS, ANSWERS)),
 ]

@@ -57,7 +57,9 @@ from selfcompact.events import (
     AgentCallableChanged,
     AgentEnd,
     AgentStart,
+    AutoCompactionDisarmed,
     CompactionEnd,
+    CompactionProgress,
     CompactionResult,
     CompactionScheduled,
     CompactionStart,
@@ -66,6 +68,7 @@ from selfcompact.events import (
     MessageEnd,
     MessageStart,
     MessageUpdate,
+    ModelChanged,
     RequestDropped,
     ToolExecutionEnd,
     ToolExecutionStart,
@@ -78,8 +81,10 @@ from selfcompact.messages import Message
 from selfcompact.models.model import Model
 from selfcompact.models.scripted import ScriptedModel, Step, cell, fail, overflow, say
 from selfcompact.session.compactor import CompactionOutcome
+from selfcompact.session.hooks import CompactionPreparation, Hooks, SuppliedSummary, Veto
 from selfcompact.session.open import open_session
-from selfcompact.session.session import RunResult, Session
+from selfcompact.session.run import RunResult
+from selfcompact.session.session import Session
 from selfcompact.session.status import ContextStatus
 from selfcompact.session.stream import EventStream
 from selfcompact.settings import Settings, load_settings
@@ -89,10 +94,13 @@ __all__ = [
     "AgentEnd",
     "AgentStart",
     "AuthenticationFailed",
+    "AutoCompactionDisarmed",
     "CompactionEnd",
     "CompactionError",
     "CompactionLimit",
     "CompactionOutcome",
+    "CompactionPreparation",
+    "CompactionProgress",
     "CompactionResult",
     "CompactionScheduled",
     "CompactionStart",
@@ -100,6 +108,7 @@ __all__ = [
     "ContextStatus",
     "Event",
     "EventStream",
+    "Hooks",
     "InvalidHistory",
     "KernelClosed",
     "KernelDied",
@@ -111,6 +120,7 @@ __all__ = [
     "MessageStart",
     "MessageUpdate",
     "Model",
+    "ModelChanged",
     "ModelError",
     "ModelTimeout",
     "NotBeneficial",
@@ -134,12 +144,14 @@ __all__ = [
     "SettingsError",
     "Step",
     "SummaryRejected",
+    "SuppliedSummary",
     "ToolExecutionEnd",
     "ToolExecutionStart",
     "ToolExecutionUpdate",
     "TurnEnd",
     "TurnStart",
     "UsageError",
+    "Veto",
     "WarningRaised",
     "WorkspaceError",
     "cell",

@@ -6,11 +6,12 @@ turn       := turn_start message* response cell* turn_end
 response   := message_start message_update* message_end
 cell       := tool_execution_start tool_execution_update* tool_execution_end message
 message    := message_start message_end
-compaction := compaction_start compaction_end
+compaction := compaction_start compaction_progress* compaction_end
 ```
 
 A manual compaction of an idle session stands outside a run. `compaction_scheduled`, `request_dropped`,
-`kernel_restarted`, `agent_callable_changed` and `warning` may stand anywhere. The JSON form (`to_json`) has the
+`kernel_restarted`, `agent_callable_changed`, `auto_compaction_disarmed`, `model_changed` and `warning` may stand
+anywhere. The JSON form (`to_json`) has the
 camelCase field names of the pi session family, so that readers of that family's event streams understand ours.
 """
 
@@ -147,6 +148,17 @@ class CompactionStart(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompactionProgress(Record):
+    """How far the summary is: window `window` of `windows` of one part, and the characters of its answer so far."""
+
+    type: str = "compaction_progress"
+    part: str
+    window: int
+    windows: int
+    characters: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompactionResult(Record):
     """What a completed compaction did. Tokens are the ledger's estimates of the context."""
 
@@ -213,6 +225,25 @@ class AgentCallableChanged(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AutoCompactionDisarmed(Record):
+    """Compaction at the threshold stops until the context has `until_tokens` tokens: it failed, or hardly helped,
+    too often in a row. Requested, manual and overflow compactions go on."""
+
+    type: str = "auto_compaction_disarmed"
+    cause: str
+    until_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelChanged(Record):
+    """From the next request on another model answers."""
+
+    type: str = "model_changed"
+    provider: str
+    model_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class WarningRaised(Record):
     """Something an operator should know; the session goes on."""
 
@@ -232,10 +263,13 @@ Event = (
     | ToolExecutionUpdate
     | ToolExecutionEnd
     | CompactionStart
+    | CompactionProgress
     | CompactionEnd
     | CompactionScheduled
     | RequestDropped
     | KernelRestarted
     | AgentCallableChanged
+    | AutoCompactionDisarmed
+    | ModelChanged
     | WarningRaised
 )

@@ -93,6 +93,11 @@ def turns(count: int, *, words: int = 40) -> list[Message]:
     return messages
 
 
+def whole_turns(count: int) -> list[Message]:
+    """Whole turns and a long question, at which a small tail begins."""
+    return [*turns(count), said("Next? " + "word " * 300)]
+
+
 def entries_of_file(path: Path) -> list[Entry]:
     """The entries of a version 1 file, each with an id and the previous one as its parent."""
     lines = path.read_text(encoding="utf-8").splitlines()[1:]
@@ -106,14 +111,14 @@ def sections(goal: str = "Reach the aim.", **bodies: str) -> str:
     """A summary in the form of the `sections` style."""
     filled = {
         "Goal": goal,
-        "Progress": "### Done\n- [x] The first half of the work is done.\n\n### In Progress\n(none)\n\n### Blocked\n(none)",
-        "Next Steps": "1. Do the second half of the work.",
+        "Progress": "### Done\n- [x] Half is done, a.py and b.py.\n\n### In Progress\n(none)\n\n### Blocked\n(none)",
+        "Next Steps": "1. Do the second half in the way agreed on with the user.\n2. Run all tests again and report.",
         **{name.replace("_", " "): body for name, body in bodies.items()},
     }
     return "\n\n".join(f"## {name}\n{filled.get(name, '(none)')}" for name in SECTIONS_CONTRACT.headings)
 
 
-PREFIX = "## Original Request\nDo it.\n\n## Early Progress\n- Began with the work.\n\n## Context for Suffix\n- The path a.py."
+PREFIX = "## Original Request\nDo it.\n\n## Early Progress\n- Began the work.\n\n## Context for Suffix\n- Path a.py."
 
 Answer = str | SummaryReply | ModelError | Callable[[SummaryRequest], "Answer"]
 

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import tessera
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,8 +15,10 @@ from selfcompact.messages import (
     Message,
     TextContent,
     ThinkingContent,
+    ToolCall,
     ToolResultMessage,
     UserMessage,
+    blocks,
     text_of,
 )
 from selfcompact.session.history import (
@@ -148,6 +153,28 @@ _ANY = st.one_of(
     ),
     st.builds(resulted, _CALL_IDS, st.sampled_from(["", "out"]), is_error=st.booleans()),
 )
+
+
+def as_anthropic(history: Sequence[Message]) -> list[dict[str, Any]]:
+    """The history in another program's form, written here without our own code for providers."""
+    wire: list[dict[str, Any]] = []
+    for message in history:
+        content: list[dict[str, Any]] = []
+        for block in blocks(message):
+            if isinstance(block, TextContent) and isinstance(message, ToolResultMessage):
+                content.append({"type": "tool_result", "tool_use_id": message.tool_call_id, "content": block.text})
+            elif isinstance(block, TextContent):
+                content.append({"type": "text", "text": block.text})
+            elif isinstance(block, ToolCall):
+                content.append({"type": "tool_use", "id": block.id, "name": block.name, "input": {}})
+        wire.append({"role": "assistant" if isinstance(message, AssistantMessage) else "user", "content": content})
+    return wire
+
+
+@given(st.lists(_ANY, max_size=25))
+def test_an_independent_validator_finds_nothing_in_any_history(messages: list[Message]) -> None:
+    """FAULTS 27."""
+    assert bool(tessera.inspect(as_anthropic(repaired(messages)), adapter="anthropic"))
 
 
 @given(st.lists(_ANY, max_size=25))

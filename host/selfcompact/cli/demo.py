@@ -16,9 +16,9 @@ from rich.text import Text
 from selfcompact.cli.demo_script import TASK, demo_model
 from selfcompact.cli.run import EXIT_CODES, run_and_show
 from selfcompact.cli.screen import Screen, kept_line, shorten_lines
-from selfcompact.kernel.policy import SANDBOX_KINDS
 from selfcompact.session.open import open_session
-from selfcompact.session.session import RunResult, Session
+from selfcompact.session.run import RunResult
+from selfcompact.session.session import Session
 from selfcompact.settings import Settings, load_settings
 
 DEMO_SETTINGS = ("compaction.reserveTokens=6000", "compaction.keepRecentTokens=4000")
@@ -33,7 +33,9 @@ SUMMARY_LINES = 60
     type=click.Path(path_type=Path),
     help="Where the report is written.  [default: a new temporary directory]",
 )
-@click.option("--sandbox", type=click.Choice(SANDBOX_KINDS), help="How the kernel is shut in; `none` runs it without.")
+@click.option(
+    "--sandbox", type=click.Choice(["bwrap", "none"]), help="How the kernel is shut in; `none` runs it without."
+)
 @click.option("--full", is_flag=True, help="Show cells, outputs and the summary whole.")
 def demo(workspace: Path | None, sandbox: str | None, full: bool) -> None:
     """Watch a scripted agent audit the standard library, and compact itself on the way.

@@ -41,7 +41,7 @@ report = Path("stdlib-audit.md")
 audit_id, kernel_pid = id(modules), os.getpid()
 print(f"Python {sys.version.split()[0]}: {len(modules)} modules under {STDLIB.name}")
 packages = Counter(name.split(".")[0] for name in modules)
-for name, count in packages.most_common(40):
+for name, count in packages.most_common(90):
     print(f"{name:<20} {count:>4} modules")
 """
 
@@ -58,7 +58,7 @@ print(f"parsed {len(trees)} modules, {sum(lines.values()):,} lines; {len(failed)
 for name, error in failed:
     print("  failed:", name, error)
 print("largest modules:")
-for name, count in sorted(lines.items(), key=lambda item: -item[1])[:45]:
+for name, count in sorted(lines.items(), key=lambda item: -item[1])[:120]:
     print(f"  {name:<36} {count:>6,} lines")
 """
 
@@ -85,8 +85,8 @@ total = sum(map(len, public.values()))
 missing = sum(map(len, undocumented.values()))
 share = f"{missing:,} ({missing / total:.0%})"
 print(f"{sum(map(len, found.values())):,} functions, {total:,} of them public; {share} without docstring")
-for name, names in sorted(undocumented.items(), key=lambda item: -len(item[1]))[:40]:
-    print(f"  {name:<32} {len(names):>4} of {len(public[name]):>4}   {', '.join(names[:5])}")
+for name, names in sorted(undocumented.items(), key=lambda item: -len(item[1]))[:150]:
+    print(f"  {name:<32} {len(names):>4} of {len(public[name]):>4}   {', '.join(names[:7])}")
 '''
 
 LONGEST = """\
@@ -115,8 +115,8 @@ for name, tree in trees.items():
         imports[name].update(target for target in targets if target in modules and target != name)
 print(f"{sum(map(len, imports.values())):,} imports between modules at the top level")
 imported_by = Counter(target for targets in imports.values() for target in targets)
-for name, count in imported_by.most_common(40):
-    print(f"  {name:<28} imported by {count:>3}   imports {', '.join(sorted(imports[name])[:6])}")
+for name, count in imported_by.most_common(110):
+    print(f"  {name:<28} imported by {count:>3}   imports {', '.join(sorted(imports[name])[:8])}")
 """
 
 CYCLES = '''\
@@ -213,10 +213,17 @@ def demo_model() -> ScriptedModel:
         cell(LONGEST, say="The longest functions, kept in `longest_functions`."),
         cell(IMPORTS, say="The import graph between modules."),
         cell(CYCLES, say="And the cycles in it."),
-        cell(READ.format(index=0, limit=220), say="Let me read the longest function before I judge it."),
+        cell(READ.format(index=0, limit=300), say="Let me read the longest function before I judge it."),
+        cell(READ.format(index=1, limit=300), say="And the second longest."),
+        cell(READ.format(index=2, limit=300), say="The third is of another kind."),
         cell(STATUS, say="That was a lot of text. How full is my context?"),
         _compact_or_read_on,
-        cell(BRANCHES, say="Going on: `longest_functions` is still in the kernel, so I measure how branched they are."),
+        cell(
+            READ.format(index=4, limit=300), say="Going on: `longest_functions` is still there. One from further down."
+        ),
+        cell(READ.format(index=5, limit=300), say="And one more, to compare."),
+        cell(READ.format(index=6, limit=300), say="The last one I read whole."),
+        cell(BRANCHES, say="Length alone says little: I measure how branched they are."),
         cell(WRITE, say="Everything is there; write the report."),
         cell(CHECK, say="Check the report, and that nothing was lost on the way."),
         cell(STATUS, say="How full is my context now?"),
@@ -234,4 +241,4 @@ def _compact_or_read_on(messages: Sequence[Message]) -> Step:
     percent = float(shown[1]) if shown else 0.0
     if percent >= COMPACT_ABOVE_PERCENT:
         return cell(RUN, say=f"{percent:.0f} % is enough. I have what I need in variables; the old output can go.")
-    return cell(READ.format(index=1, limit=220), say=f"Only {percent:.0f} %: I can read one more.")
+    return cell(READ.format(index=3, limit=300), say=f"Only {percent:.0f} %: I can read one more.")

@@ -15,10 +15,10 @@ from rich.console import Console
 from selfcompact.cli.screen import Screen, kept_line
 from selfcompact.errors import UsageError
 from selfcompact.events import AgentEnd, Event
-from selfcompact.kernel.policy import SANDBOX_KINDS
 from selfcompact.models.script_file import load_script
 from selfcompact.session.open import open_session
-from selfcompact.session.session import RunResult, Session
+from selfcompact.session.run import RunResult
+from selfcompact.session.session import Session
 from selfcompact.settings import load_settings
 
 EXIT_CODES = {"done": 0, "failed": 1, "aborted": 130}
@@ -48,7 +48,9 @@ HOW_TO_CHOOSE_A_MODEL = (
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting, as compaction.keepRecentTokens=2000."
 )
-@click.option("--sandbox", type=click.Choice(SANDBOX_KINDS), help="How the kernel is shut in; `none` runs it without.")
+@click.option(
+    "--sandbox", type=click.Choice(["bwrap", "none"]), help="How the kernel is shut in; `none` runs it without."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON event a line to standard output, nothing else.")
 @click.option("--full", is_flag=True, help="Show cells and outputs whole.")
 def run(
@@ -73,9 +75,7 @@ def run(
     model = load_script(script)
 
     async def main() -> RunResult:
-        async with open_session(
-            model, workspace=workspace, session_file=session_file, settings=loaded.settings
-        ) as session:
+        async with open_session(model, workspace=workspace, session_file=session_file, settings=loaded) as session:
             if as_json:
                 write_json(session.header.to_json())
                 return await run_and_show(session, task, lambda event: write_json(event.to_json()))
@@ -93,7 +93,7 @@ def run(
 async def run_and_show(session: Session, task: str, show: Callable[[Event], None]) -> RunResult:
     """Run one task and show its events; Ctrl-C and a polite kill abort the run, which then ends as aborted."""
     stream = session.events()
-    result: RunResult | None = None
+    results: list[RunResult] = []
 
     async def watch_signals() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -110,10 +110,10 @@ async def run_and_show(session: Session, task: str, show: Callable[[Event], None
         tasks.start_soon(watch_signals)
         async with anyio.create_task_group() as shown:
             shown.start_soon(show_events)
-            result = await session.prompt(task)
+            results.append(await session.prompt(task))
         tasks.cancel_scope.cancel()
     await stream.aclose()
-    return result
+    return results[0]
 
 
 def write_json(value: object) -> None:

@@ -46,6 +46,9 @@ ASSUMED_WINDOW_TOKENS = 128_000
 USER_MESSAGE_DIVISOR = 4
 """The newest user message may fill a quarter of the window word for word; beyond, it is cut in the middle."""
 
+MAX_MEDIA_BYTES, KEEP_MEDIA_BYTES = 20_000_000, 8_000_000
+"""Base64 of images that a request may carry, and that a kept tail may; providers refuse bodies of 20 to 32 MB."""
+
 KEPT_LITERALS_TOKENS = 2_000
 """What literal text that was asked to be kept may fill in one summary."""
 
@@ -63,6 +66,12 @@ def threshold_tokens(settings: CompactionSettings, window: int | None) -> int | 
     if settings.threshold_percent is not None:
         return max(1, int(window * settings.threshold_percent / 100))
     return max(1, window - min(settings.reserve_tokens, int(window * MAX_RESERVE_SHARE)))
+
+
+def exceeds(settings: CompactionSettings, window: int | None, tokens: int, media_bytes: int = 0) -> bool:
+    """Whether a context of this size asks for a threshold compaction, by tokens or by bytes of images."""
+    threshold = threshold_tokens(settings, window)
+    return (threshold is not None and tokens > threshold) or media_bytes > MAX_MEDIA_BYTES
 
 
 def effective_reserve_tokens(reserve_tokens: int, window: int | None) -> int:

@@ -25,13 +25,15 @@ def compaction_entry(
     manifest_text: str | None = None,
     details: Mapping[str, Json] | None = None,
     secrets: Sequence[str] = (),
-    new_id: Callable[[], str] = new_entry_id,
+    reason: str | None = None,
+    entry_id: str | None = None,
     clock: Callable[[], str] = now_iso,
 ) -> CompactionEntry:
     """The entry that puts the summary in the place of the planned part of the history.
 
     `manifest_text` tells the state of the kernel, taken from the living kernel at this moment; None when there is no
-    kernel. `details` are added to ours under the key `selfcompact` of the entry's details.
+    kernel. `reason` is why it was done; `entry_id` is made when none is given. `details` are added to ours under the
+    key `selfcompact` of the entry's details.
 
     Raises:
         NotBeneficial: the new context would not be smaller than the old one.
@@ -43,6 +45,7 @@ def compaction_entry(
         raise NotBeneficial(plan.tokens_before, after, largest_kept(plan, text))
     ours: dict[str, Json] = {
         "style": plan.style,
+        "rebuild": plan.rebuild,
         "summariser": summary.summariser,
         "offline": summary.offline,
         "requests": summary.requests,
@@ -52,16 +55,19 @@ def compaction_entry(
         "keptVerbatim": list(summary.kept.carried),
         "ratios": {model: round(ratio, 4) for model, ratio in plan.ratios.items()},
     }
+    if reason is not None:
+        ours["reason"] = reason
     if summary.failure is not None:
         ours["failure"] = redact(summary.failure)
     if summary.repaired:
         ours["repaired"] = list(summary.repaired)
+    own_id = entry_id or new_entry_id()
     return CompactionEntry(
-        id=new_id(),
+        id=own_id,
         parent_id=parent_id,
         timestamp=clock(),
         summary=text,
-        first_kept_entry_id=plan.first_kept_entry_id,
+        first_kept_entry_id=plan.first_kept_entry_id or own_id,
         tokens_before=plan.tokens_before,
         details={
             "readFiles": list(plan.files.read_files),
@@ -78,7 +84,10 @@ def stored_text(plan: Plan, summary: Summary, manifest_text: str, redact: Callab
         summary.text,
         (
             HostBlock(hostblocks.KEPT, summary.kept.text()),
-            HostBlock(hostblocks.USER_MESSAGE, redact(plan.newest_user_message or "")),
+            *(
+                HostBlock(hostblocks.USER_MESSAGE, redact(text))
+                for text in plan.user_messages or (plan.newest_user_message or "",)
+            ),
             HostBlock(hostblocks.KERNEL, manifest_text),
         ),
     )

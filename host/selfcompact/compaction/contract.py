@@ -131,7 +131,7 @@ def demoted(text: str) -> str:
 
 def least_chars(message_count: int) -> int:
     """What a summary has to say at least, in characters beside its headings."""
-    return 20 if message_count < 10 else 80 if message_count < 50 else 160
+    return 20 if message_count < 10 else 60 if message_count < 50 else 120
 
 
 def _fence_after(line: str, fence: str) -> str:

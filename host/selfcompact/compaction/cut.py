@@ -35,12 +35,16 @@ class Cut:
         return self.first_kept if self.turn_start is None else self.turn_start
 
 
-def find_cut(path: LivePath, keep_recent_tokens: int) -> Cut | None:
+def find_cut(path: LivePath, keep_recent_tokens: int, *, keep_media_bytes: int | None = None) -> Cut | None:
     """The cut that keeps about `keep_recent_tokens`, or None when everything fits into them.
 
-    The budget is in the path's own estimates. Logarithmic in the length of the path.
+    The budget is in the path's own estimates. `keep_media_bytes` moves the cut further when the tail would hold more
+    bytes of images. Logarithmic in the length of the path.
     """
     reached = path.reaching(keep_recent_tokens)
+    media = None if keep_media_bytes is None else path.reaching_media(keep_media_bytes)
+    if media is not None:
+        reached = max(media + 1, reached or 0)
     if reached is None:
         return None
     at = path.cut_point_at_or_after(reached)

@@ -167,13 +167,24 @@ def cell_names(code: str) -> tuple[tuple[str, str], ...]:
         elif isinstance(node, ast.ClassDef):
             found.append((node.name, "class"))
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
-            made_of = " ".join((ast.get_source_segment(plain, node.value) or "").split())
-            made_of = made_of if len(made_of) <= 80 else f"{made_of[:77]}..."
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                stored = (part for part in ast.walk(target) if isinstance(part, ast.Name))
-                found.extend((part.id, made_of) for part in stored if isinstance(part.ctx, ast.Store))
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                found.extend((name, _one_line(plain, value)) for name, value in _bound(target, node.value))
     return tuple(item for item in found if not item[0].startswith("_"))
+
+
+def _bound(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """The names that an assignment binds, each with its own value where both sides are written out."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple | ast.List):
+        parts = value.elts if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts) else ()
+        for index, part in enumerate(target.elts):
+            yield from _bound(part.value if isinstance(part, ast.Starred) else part, parts[index] if parts else value)
+
+
+def _one_line(code: str, node: ast.expr) -> str:
+    text = " ".join((ast.get_source_segment(code, node) or "").split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _target(tool: str, arguments: Mapping[str, Json]) -> str:

@@ -127,6 +127,8 @@ def _of_cell(code: str) -> Iterable[tuple[str, str]]:
             yield from _of_shell(line)
     for match in _SUBPROCESS.finditer(code):
         yield from _of_shell(match["path"])
+    if re.search(r"\bgit\s+apply\b|\bpatch\s+-", code):
+        yield from _of_patch(code)
 
 
 _REDIRECT = re.compile(r"(?<![0-9&>])(>>?)\s*([^\s;&|<>()]+)")
@@ -147,6 +149,8 @@ def _of_shell(line: str) -> Iterable[tuple[str, str]]:
         elif words[0] == "sed":
             in_place = any(re.match(r"-[nErz]*i|--in-place", word) for word in words[1:])
             yield from (("edited" if in_place else "read", word) for word in named[1:])
+        elif words[:2] == ["git", "apply"]:
+            yield from (("read", word) for word in named[1:] if not word.startswith("<"))
         elif words[0] == "touch":
             yield from (("written", word) for word in named)
         elif words[0] in ("cp", "mv") and len(named) == 2:

@@ -10,7 +10,7 @@ from selfcompact.compaction.contract import Checked, Contract, check
 from selfcompact.compaction.request import Kind, SummaryRequest, new_nonce, summary_request
 from selfcompact.compaction.retry import Sleep, with_retries
 from selfcompact.compaction.style import Style
-from selfcompact.compaction.summarisers import Summariser, SummaryReply
+from selfcompact.compaction.summarisers import SummaryReply, TextSummariser
 from selfcompact.compaction.windows import SEPARATOR, clamp, windows
 from selfcompact.errors import ContextOverflow, SummaryRejected
 from selfcompact.messages import Usage
@@ -55,6 +55,14 @@ class Tally:
             self.cache_read += usage.cache_read
             self.cache_write += usage.cache_write
 
+    def take(self, other: Tally) -> None:
+        """Count everything that another tally counted."""
+        self.requests += other.requests
+        self.input += other.input
+        self.output += other.output
+        self.cache_read += other.cache_read
+        self.cache_write += other.cache_write
+
     @property
     def usage(self) -> Usage:
         """All of it as one usage."""
@@ -83,7 +91,7 @@ class Folder:
 
     def __init__(
         self,
-        summariser: Summariser,
+        summariser: TextSummariser,
         *,
         tokens: Callable[[str], int],
         redact: Callable[[str], str],

@@ -13,3 +13,8 @@ def framed(summary: str) -> str:
 def framed_branch(summary: str) -> str:
     """The same for what happened on a branch that was left."""
     return f"{prompt('frame', 'branch')}\n\n{summary}\n\n{prompt('frame', 'after')}"
+
+
+def handed_over(summary: str) -> str:
+    """The same for a context that begins with the user's own messages."""
+    return f"{prompt('frame', 'handover')}\n\n{summary}\n\n{prompt('frame', 'after')}"

@@ -66,12 +66,21 @@ def inert(text: str) -> str:
 
     Pure and idempotent; never raises.
     """
-    text = _TAGS.sub(_ANGLE, text)
+    text = _TAGS.sub(_ANGLE, whole_characters(text))
     text = _CONTROL.sub(_ANGLE, text)
     text = _BRACKETS.sub(_BRACKET, text)
     text = _LABELS.sub(lambda match: match["indent"] + _BRACKET, text)
     text = _ROLES.sub(lambda match: match["role"] + " :", text)
     return without_host_markers(text)
+
+
+def whole_characters(text: str) -> str:
+    """The text with a replacement character for each half of a surrogate pair: no provider's encoder takes those."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def without_host_markers(text: str) -> str:

@@ -63,8 +63,14 @@ class Ledger:
         self._anchor_id: str | None = None
         self._anchor_tokens = 0
         self._summary_tokens = 0
-        for entry in entries:
-            self.append(entry)
+        live = list(entries)
+        newest = max((i for i, entry in enumerate(live) if isinstance(entry, CompactionEntry)), default=-1)
+        for index, entry in enumerate(live):
+            # An older compaction on the path says nothing any more: its first kept entry may be gone from it.
+            if index < newest and isinstance(entry, CompactionEntry):
+                self.path.append(entry)
+            else:
+                self.append(entry)
 
     @property
     def estimator(self) -> Estimator:
@@ -120,6 +126,11 @@ class Ledger:
         if self._compaction is not None and self._anchor() is None:
             return None
         return self.estimated_tokens
+
+    @property
+    def media_bytes(self) -> int:
+        """Bytes of base64 images in the context; the second budget beside tokens (`budget.MAX_MEDIA_BYTES`)."""
+        return self.path.media_bytes()
 
     def scaled(self, estimate: int) -> int:
         """An estimate as the model's tokeniser would probably count it."""

@@ -141,7 +141,7 @@ def _take_context(draft: _Draft, plan: Plan, messages: Sequence[Message], redact
         if error.state.startswith("not"):
             draft.add(_BLOCKED, _short(redact(error.text)), 3)
     for name, made_of in facts.names_defined(messages).items():
-        draft.add(_CONTEXT, f"In the kernel: `{name}` = {redact(made_of)}", 2)
+        draft.add(_CONTEXT, f"A cell made `{name}`: {redact(made_of)}", 2)
     for question in facts.open_questions(messages):
         draft.add(_NOTES, f"Open question: {_short(redact(question))}", 0)
     if plan.instructions:

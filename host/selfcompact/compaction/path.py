@@ -6,7 +6,7 @@ sums, positions are sorted lists that grow at the end and are searched by bisect
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
@@ -162,18 +162,11 @@ class LivePath:
 
     def reaching(self, tokens: int) -> int | None:
         """Walking back from the end, the position at which message tokens add up to `tokens`; None when never."""
-        target = self._message_sums[-1] - max(tokens, 1)
-        if target < self._message_sums[0]:
-            return None
-        # The last position whose sum-before is at most the target is a message with weight, or stands before one.
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._message_sums[middle] <= target:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return _reaching(self._message_sums, max(tokens, 1))
+
+    def reaching_media(self, size_bytes: int) -> int | None:
+        """The same for more than `size_bytes` of images."""
+        return _reaching(self._media_sums, size_bytes + 1)
 
     def cut_point_at_or_after(self, position: int) -> int | None:
         """The first place at or after `position` where a kept tail may begin."""
@@ -192,6 +185,12 @@ class LivePath:
     def span(self, start: int, stop: int) -> Span:
         """The messages between two positions, not made yet."""
         return Span(self.entries, start, stop)
+
+
+def _reaching(sums: Sequence[int], amount: int) -> int | None:
+    """The last position from which on at least `amount` (above 0) comes together; it has weight itself."""
+    target = sums[-1] - amount
+    return None if target < sums[0] else bisect_right(sums, target) - 1
 
 
 def is_plain(entry: Entry) -> bool:

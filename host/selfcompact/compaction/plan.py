@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,7 +13,9 @@ from selfcompact.compaction.files import FileOps, files_of
 from selfcompact.compaction.hostblocks import HostBlock
 from selfcompact.compaction.ledger import DETAILS_KEY, Ledger
 from selfcompact.compaction.path import LivePath, Span
+from selfcompact.compaction.rebuild import USER_MESSAGES, USER_MESSAGES_TOKENS, carried_user_messages
 from selfcompact.compaction.settings import CompactionSettings
+from selfcompact.compaction.style import Rebuild, load_style
 from selfcompact.compaction.tokens import Estimator
 from selfcompact.entries import CompactionEntry
 from selfcompact.messages import Message, text_of
@@ -35,10 +37,15 @@ class Plan:
 
     `tokens_before` and `expected_tokens_after` are whole contexts, system prompt and tools included; `kept_tokens` is
     the part of the history that stays. `newest_user_message` is set when that message would not be in the kept tail.
+    `removed` is all that leaves the context: what is summarised and the turn prefix, unless a part of it was summarised
+    before (see `background`); files and literals are looked up in it.
+    With the rebuild strategy `user-messages` nothing stays, `user_messages` are what is carried, oldest first, and
+    `first_kept_entry_id` is empty: the compaction entry names itself.
     """
 
     to_summarise: Span
     turn_prefix: Span
+    removed: Span
     first_kept_entry_id: str
     is_split_turn: bool
     previous_summary: str | None
@@ -50,22 +57,25 @@ class Plan:
     window: int | None
     style: str
     estimator: Estimator
+    rebuild: Rebuild = "keep-recent"
     ratio: float = 1.0
     ratios: Mapping[str, float] = field(default_factory=dict)
     instructions: str | None = None
     newest_user_message: str | None = None
+    user_messages: tuple[str, ...] = ()
     earlier_literals: tuple[str, ...] = ()
     earlier_details: Mapping[str, Json] | None = None
+    compaction_id: str | None = None
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """All messages that leave the context, oldest first: what is summarised and the turn prefix."""
+        """The messages that the summariser is asked about, oldest first."""
         return (*self.to_summarise, *self.turn_prefix)
 
     @cached_property
     def files(self) -> FileOps:
         """The files that the summarised part read and changed, and those that earlier compactions carried."""
-        return files_of(self.messages).with_earlier(self.earlier_details)
+        return files_of(self.removed).with_earlier(self.earlier_details)
 
     def scaled(self, estimate: int) -> int:
         """An estimate as the model's tokeniser would probably count it."""
@@ -80,42 +90,64 @@ def plan(
     Pure and without waiting; the cost does not grow with the session. `window` is the context window of the model
     that the session talks to, in tokens, None when nobody knows it.
     """
-    path = ledger.path
     if is_just_compacted(ledger):
         return Skip(ALREADY_COMPACTED)
     keep = int(budget.effective_keep_recent_tokens(settings, window) / ledger.ratio)
-    cut = find_cut(path, keep)
-    if cut is None or path.message_count(0, cut.first_kept) == 0:
+    cut = find_cut(ledger.path, keep, keep_media_bytes=budget.KEEP_MEDIA_BYTES)
+    if cut is None or ledger.path.message_count(0, cut.first_kept) == 0:
         return Skip(TOO_SHORT)
+    if load_style(settings.style).rebuild == USER_MESSAGES:
+        cut = Cut(len(ledger.path))
+    return plan_at(ledger, cut, settings, window, instructions=instructions)
+
+
+def plan_at(
+    ledger: Ledger, cut: Cut, settings: CompactionSettings, window: int | None, *, instructions: str | None = None
+) -> Plan:
+    """What a compaction with this very cut would do. The cost does not grow with the session."""
+    path = ledger.path
+    rebuild = load_style(settings.style).rebuild
     compaction = ledger.newest_compaction
-    previous = stored_parts(compaction)[0] if compaction is not None else None
+    previous, blocks = stored_parts(compaction) if compaction is not None else ("", ())
+    carried = tuple(block.text for block in blocks if block.name == hostblocks.USER_MESSAGE)
+    user_message: str | None = None
+    user_messages: tuple[str, ...] = ()
+    if rebuild == USER_MESSAGES:
+        user_messages = carried_user_messages(
+            ledger, carried, min(USER_MESSAGES_TOKENS, budget.user_message_tokens(window))
+        )
+    else:
+        user_message = _carried_user_message(ledger, cut, window, carried)
     kept_tokens = ledger.scaled(path.context_tokens(cut.first_kept))
-    user_message = _carried_user_message(ledger, cut, window)
     removed = ledger.scaled(path.context_tokens(0, cut.first_kept))
     written = min(budget.summary_tokens(settings.reserve_tokens, window), max(removed // 4, 1))
     return Plan(
         to_summarise=path.span(0, cut.history_end),
         turn_prefix=path.span(cut.history_end, cut.first_kept),
-        first_kept_entry_id=path.entries[cut.first_kept].id,
+        removed=path.span(0, cut.first_kept),
+        first_kept_entry_id=path.entries[cut.first_kept].id if cut.first_kept < len(path) else "",
         is_split_turn=cut.is_split_turn,
         previous_summary=previous or None,
         tokens_before=ledger.estimated_tokens,
         expected_tokens_after=ledger.overhead_tokens
         + kept_tokens
         + written
-        + ledger.scaled(ledger.estimator.text(user_message or "")),
+        + ledger.scaled(sum(ledger.estimator.text(text) for text in (*user_messages, user_message or ""))),
         kept=path.span(cut.first_kept, len(path)),
         kept_tokens=kept_tokens,
         overhead_tokens=ledger.overhead_tokens,
         window=window,
         style=settings.style,
         estimator=ledger.estimator,
+        rebuild=rebuild,
         ratio=ledger.ratio,
         ratios=ledger.ratios,
         instructions=(instructions or "").strip() or None,
         newest_user_message=user_message,
+        user_messages=user_messages,
         earlier_literals=earlier_literals(compaction.details if compaction is not None else None),
         earlier_details=compaction.details if compaction is not None else None,
+        compaction_id=compaction.id if compaction is not None else None,
     )
 
 
@@ -141,7 +173,7 @@ def earlier_literals(details: Mapping[str, Json] | None) -> tuple[str, ...]:
     return tuple(item for item in literals if isinstance(item, str)) if isinstance(literals, list) else ()
 
 
-def _carried_user_message(ledger: Ledger, cut: Cut, window: int | None) -> str | None:
+def _carried_user_message(ledger: Ledger, cut: Cut, window: int | None, carried: Sequence[str]) -> str | None:
     """The newest real user message when the kept tail does not have it.
 
     It is on the summarised part of the path, or the previous compaction carries it. One that would fill more than
@@ -154,10 +186,7 @@ def _carried_user_message(ledger: Ledger, cut: Cut, window: int | None) -> str |
             return None
         text = text_of(path.span(position, position + 1)[0])
         return cut_in_middle(text, ledger, budget.user_message_tokens(window), path.entries[position].id)
-    compaction = ledger.newest_compaction
-    if compaction is None:
-        return None
-    return next((block.text for block in stored_parts(compaction)[1] if block.name == hostblocks.USER_MESSAGE), None)
+    return carried[-1] if carried else None
 
 
 def cut_in_middle(text: str, ledger: Ledger, limit_tokens: int, entry_id: str) -> str:

@@ -50,18 +50,18 @@ def summary_request(
     `conversation` is a transcript, inert already; `previous`, `context` and `instructions` are made so here.
     `violations` say how an earlier answer to the same request broke the form.
     """
-    parts = [_part("conversation", conversation, nonce)]
+    parts = [tagged("conversation", conversation, nonce)]
     if previous:
-        parts.append(_part("previous-summary", inert(redact(previous)), nonce))
+        parts.append(tagged("previous-summary", inert(redact(previous)), nonce))
     if context:
-        parts.append(_part("additional-context", inert(redact(context)), nonce))
+        parts.append(tagged("additional-context", inert(redact(context)), nonce))
     parts.append({"first": style.first, "update": style.update, "prefix": style.prefix}[kind])
     if instructions:
         parts.append(
             "Additional focus, with high priority: what the part below asks to keep must be in the summary. It may "
             "not change the form or these rules."
         )
-        parts.append(_part("instructions", inert(redact(instructions)), nonce))
+        parts.append(tagged("instructions", inert(redact(instructions)), nonce))
     if violations:
         named = "\n".join(f"- {violation}" for violation in violations)
         parts.append(f"An earlier answer was not usable:\n{inert(named)}\nAnswer again, in exactly the form above.")
@@ -80,5 +80,6 @@ def parts_of(prompt: str) -> dict[str, str]:
     return {match["name"]: match["body"] for match in tagged.finditer(prompt)}
 
 
-def _part(name: str, text: str, nonce: str) -> str:
+def tagged(name: str, text: str, nonce: str) -> str:
+    """One part of a prompt between tags that carry the nonce. The text must be inert."""
     return f'<{name} nonce="{nonce}">\n{text}\n</{name} nonce="{nonce}">'

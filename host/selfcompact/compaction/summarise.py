@@ -16,12 +16,21 @@ from selfcompact.compaction.retry import Sleep
 from selfcompact.compaction.secrets import Redactor
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.style import load_style
-from selfcompact.compaction.summarisers import OfflineSummariser, Summariser
+from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, Summariser, TextSummariser
 from selfcompact.compaction.transcript import transcript
 from selfcompact.errors import ModelError, SummaryRejected
 from selfcompact.messages import Usage, text_of
 
-__all__ = ["Progress", "Summary", "summarise"]
+__all__ = [
+    "ModelSummariser",
+    "OfflineSummariser",
+    "Progress",
+    "Summariser",
+    "Summary",
+    "Tally",
+    "TextSummariser",
+    "summarise",
+]
 
 
 @dataclass(frozen=True)
@@ -44,19 +53,21 @@ class Summary:
 
 async def summarise(
     plan: Plan,
-    summariser: Summariser | OfflineSummariser,
+    summariser: Summariser,
     settings: CompactionSettings,
     *,
     window: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     secrets: Sequence[str] = (),
     sleep: Sleep | None = None,
+    tally: Tally | None = None,
 ) -> Summary:
     """Write the summary that a plan needs. Changes nothing anywhere: cancelling it leaves no trace.
 
     `window` is assumed where the summariser does not know its own. `secrets` are values that must not be sent or
-    stored. A reply outside the contract is asked for once more; after that, or when the provider fails, the offline
-    summariser writes it if `settings.offline_fallback` allows, and the result says so.
+    stored. `tally` counts what requests cost, also when the call is cancelled. A reply outside the contract is asked
+    for once more; after that, or when the provider fails, the offline summariser writes it if
+    `settings.offline_fallback` allows, and the result says so.
 
     Raises:
         SummaryRejected: the replies broke the contract, and there is no fallback.
@@ -65,7 +76,7 @@ async def summarise(
     redact = Redactor(secrets)
     if isinstance(summariser, OfflineSummariser):
         return _finished(plan, _offline(plan, summariser, settings, redact), redact, summariser.name, offline=True)
-    tally = Tally()
+    tally = tally if tally is not None else Tally()
     try:
         text = await _by_model(plan, summariser, settings, window, redact, tally, on_progress, sleep)
     except (SummaryRejected, ModelError) as error:
@@ -79,7 +90,7 @@ async def summarise(
 
 async def _by_model(
     plan: Plan,
-    summariser: Summariser,
+    summariser: TextSummariser,
     settings: CompactionSettings,
     window: int | None,
     redact: Callable[[str], str],
@@ -118,7 +129,7 @@ async def _by_model(
         items=transcript(plan.turn_prefix, redact=redact, drop_thinking=summariser.drops_thinking),
         window=width,
         output_tokens=budget.prefix_tokens(settings.reserve_tokens, width, summariser.max_output_tokens),
-        message_count=len(plan.turn_prefix),
+        message_count=0,  # brief by design, however long the prefix
         first_kind="prefix",
         instructions=plan.instructions,
     )
@@ -176,7 +187,7 @@ def _finished(
         plan.instructions,
         earlier=plan.earlier_literals,
         summary=text,
-        history=(text_of(message) for message in plan.messages),
+        history=(text_of(message) for message in plan.removed),
         budget_tokens=budget.KEPT_LITERALS_TOKENS,
         estimator=plan.estimator,
     )

@@ -30,7 +30,7 @@ class SummaryReply:
     tool_calls: int = 0
 
 
-class Summariser(Protocol):
+class TextSummariser(Protocol):
     """Asks for one text."""
 
     @property
@@ -120,6 +120,10 @@ class OfflineSummariser:
     def write(self, plan: Plan, budget_tokens: int, redact: Callable[[str], str]) -> str:
         """The summary. Never fails for what messages say."""
         return offline_summary(plan, budget_tokens=budget_tokens, redact=redact)
+
+
+Summariser = TextSummariser | OfflineSummariser
+"""Whoever writes a summary."""
 
 
 def reply_of(message: AssistantMessage) -> SummaryReply:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selfcompact.events import CompactionReason
+from selfcompact.session.attempts import AttemptHistory
 from selfcompact.session.requests import PendingRequest
 
 
@@ -17,21 +18,21 @@ from selfcompact.session.requests import PendingRequest
 class BoundaryFacts:
     """All that the decision depends on.
 
-    `overflow` is the provider's message when the last request was longer than the window. `attempts_in_a_row`
-    counts completed compactions since the last successful response; `overflow_compacted` says whether one of them
-    was for an overflow. `threshold_tokens` is None when the window is not known. `wants_more`: the response asked
-    for tools, or input is waiting.
+    `overflow` is the provider's message when the last request was longer than the window. `attempts` is what the
+    log says about earlier compactions. `over_threshold`: the context is too large, in tokens or in bytes of images,
+    and something could be summarised. `max_compactions` caps the compactions of a session. `wants_more`: the response
+    asked for tools, or input is waiting.
     """
 
     pending: PendingRequest | None = None
     manual: PendingRequest | None = None
     overflow: str | None = None
     estimated_tokens: int = 0
-    threshold_tokens: int | None = None
+    over_threshold: bool = False
     enabled: bool = True
-    attempts_in_a_row: int = 0
-    overflow_compacted: bool = False
-    max_attempts: int = 2
+    attempts: AttemptHistory = AttemptHistory()
+    max_in_a_row: int = 2
+    max_compactions: int | None = None
     wants_more: bool = True
 
 
@@ -62,21 +63,23 @@ Decision = Compact | Continue | Stop
 
 def boundary(facts: BoundaryFacts) -> Decision:
     """Decide what to do at a boundary: overflow first, then what was asked for, then the threshold."""
-    exhausted = facts.attempts_in_a_row >= facts.max_attempts
+    exhausted = facts.attempts.in_a_row >= facts.max_in_a_row
+    capped = facts.max_compactions is not None and facts.attempts.completed >= facts.max_compactions
     if facts.overflow is not None:
-        if facts.overflow_compacted or exhausted:
-            return Stop(facts.overflow, limit=True)
+        if facts.attempts.for_overflow or exhausted or capped:
+            return Stop(facts.overflow, limit=not capped)
         asked = facts.manual or facts.pending
         return Compact("overflow", asked.instructions if asked else None, retry=True)
     if not exhausted:
         if facts.manual is not None:
             return Compact("manual", facts.manual.instructions)
-        if facts.pending is not None:
+        if facts.pending is not None and not capped:
             return Compact("requested", facts.pending.instructions)
-        if _over_threshold(facts):
+        if _over_threshold(facts) and not capped:
             return Compact("threshold")
     return Continue() if facts.wants_more else Stop()
 
 
 def _over_threshold(facts: BoundaryFacts) -> bool:
-    return facts.enabled and facts.threshold_tokens is not None and facts.estimated_tokens > facts.threshold_tokens
+    rearmed = facts.attempts.disarmed_until is None or facts.estimated_tokens >= facts.attempts.disarmed_until
+    return facts.enabled and facts.over_threshold and rearmed

@@ -10,22 +10,47 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import anyio
+from anyio.abc import TaskGroup
 
+from selfcompact.codec import Json
+from selfcompact.compaction.background import Background, Prepared
 from selfcompact.compaction.commit import compaction_entry
+from selfcompact.compaction.fold import Progress
 from selfcompact.compaction.plan import Plan, Skip, plan
 from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarise import Summariser, Summary, summarise
+from selfcompact.compaction.summarise import Summary
+from selfcompact.compaction.summarisers import Summariser
 from selfcompact.errors import CompactionError, ModelError, SessionFileError
-from selfcompact.events import CompactionEnd, CompactionReason, CompactionResult, CompactionStart, CompactionStatus
+from selfcompact.events import (
+    CompactionEnd,
+    CompactionProgress,
+    CompactionReason,
+    CompactionResult,
+    CompactionStart,
+    CompactionStatus,
+    WarningRaised,
+)
+from selfcompact.session.attempts import ATTEMPT, attempt_history
 from selfcompact.session.conversation import Conversation
+from selfcompact.session.hooks import CompactionPreparation, Hooks, SuppliedSummary, Veto
 from selfcompact.session.stream import EventHub
 
-ATTEMPT = "selfcompact.attempt"
-"""The custom entry that records an attempt which did not complete. A completed one is its own record."""
-
 Failure = CompactionError | ModelError | SessionFileError
+Phase = Literal["standalone", "pre-turn", "mid-turn"]
+"""Where in a session a compaction ran: outside a run, before a run's first request, or between its turns."""
+
+TRIGGERS: dict[CompactionReason, str] = {
+    "manual": "user",
+    "requested": "agent",
+    "threshold": "auto",
+    "overflow": "auto",
+}
+
+HOOK_CONTEXT = "selfcompact.hook"
+"""The custom message that carries what a hook added to the context."""
 
 
 @dataclass(frozen=True)
@@ -44,67 +69,148 @@ class CompactionOutcome:
         return self.status == "completed"
 
 
+@dataclass(frozen=True)
+class CompactionTarget:
+    """Whose context is compacted, for hooks and records."""
+
+    session_id: str
+    session_file: str
+    model: str
+
+
+@dataclass(frozen=True)
+class _Order:
+    """One attempt as it was asked for."""
+
+    reason: CompactionReason
+    instructions: str | None
+    phase: Phase
+    began: float
+
+
 class Compactor:
-    """Runs compactions for one session, one at a time; the caller holds the session's history lock."""
+    """Runs compactions for one session, one at a time; the session's state sees to that.
+
+    `window` and `settings` are the ones in force, asked at each attempt.
+    """
 
     def __init__(
         self,
         conversation: Conversation,
-        settings: CompactionSettings,
-        summariser: Summariser,
         *,
-        window: int | None,
+        settings: Callable[[], CompactionSettings],
+        window: Callable[[], int | None],
+        target: Callable[[], CompactionTarget],
+        summariser: Summariser,
         hub: EventHub,
         manifest: Callable[[], Awaitable[str | None]],
+        hooks: Hooks,
+        tasks: TaskGroup,
         secrets: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._conversation, self._settings, self._summariser = conversation, settings, summariser
-        self._window, self._hub, self._manifest, self._secrets = window, hub, manifest, secrets
+        self._conversation, self._settings, self._window, self._target = conversation, settings, window, target
+        self._summariser, self._hub, self._manifest, self._hooks = summariser, hub, manifest, hooks
+        self._secrets, self._clock, self._tasks = secrets, clock, tasks
+        self._ahead: Background | None = None
+        self._ahead_for: tuple[CompactionSettings, int | None] | None = None
 
     def plan(self, instructions: str | None = None) -> Plan | Skip:
         """What a compaction would do now. Asking costs the same however old the session is."""
-        return plan(self._conversation.ledger, self._settings, self._window, instructions=instructions)
+        return plan(self._conversation.ledger, self._settings(), self._window(), instructions=instructions)
+
+    def begin_ahead(self, instructions: str | None) -> None:
+        """Begin writing a summary that a boundary will want. Never waits; nothing is committed before the boundary."""
+        self._background().start(self._tasks, self._conversation.ledger, instructions=instructions)
+
+    def cancel_ahead(self) -> None:
+        """Give up what was begun ahead."""
+        if self._ahead is not None:
+            self._ahead.cancel()
 
     async def run(
-        self, reason: CompactionReason, instructions: str | None = None, *, will_retry: bool = False
+        self, reason: CompactionReason, instructions: str | None, *, phase: Phase, will_retry: bool = False
     ) -> CompactionOutcome:
         """Compact, and tell how it went. Never raises for a failure; a cancellation passes through after its event.
 
         `will_retry` says that the caller sends a failed request again when the compaction completes.
         """
-        began = time.monotonic()
+        order = _Order(reason, instructions, phase, self._clock())
         self._hub.emit(CompactionStart(reason=reason, custom_instructions=instructions))
         try:
-            outcome = await self._attempt(reason, instructions)
+            outcome = await self._attempt(order)
         except anyio.get_cancelled_exc_class():
-            outcome = CompactionOutcome(reason, "interrupted", message="the compaction was cancelled")
-            self._finish(outcome, instructions, began, will_retry=False)
+            self._finish(order, CompactionOutcome(reason, "interrupted", message="the compaction was cancelled"))
             raise
-        self._finish(outcome, instructions, began, will_retry=will_retry and outcome.completed)
+        if outcome.result is not None:
+            await self._tell_hooks(outcome.result)
+        self._finish(order, outcome, will_retry=will_retry and outcome.completed)
         return outcome
 
-    async def _attempt(self, reason: CompactionReason, instructions: str | None) -> CompactionOutcome:
-        planned = self.plan(instructions)
+    async def _attempt(self, order: _Order) -> CompactionOutcome:
+        reason = order.reason
+        planned = self.plan(order.instructions)
         if isinstance(planned, Skip):
             return CompactionOutcome(reason, "skipped", message=planned.reason)
+        decided = await self._hooks.before(self._preparation(order, planned), self._report)
+        if decided is not None:
+            self.cancel_ahead()
+        if isinstance(decided, Veto):
+            return CompactionOutcome(reason, "vetoed", message=decided.reason)
         try:
-            summary = await summarise(
-                planned, self._summariser, self._settings, window=self._window, secrets=self._secrets
-            )
-            return self._commit(reason, planned, summary, await self._manifest())
+            if isinstance(decided, SuppliedSummary):
+                prepared = Prepared(planned, Summary(text=decided.text, summariser="hook"), ahead=False, waited_s=0)
+            else:
+                found = await self._background().finish(
+                    self._conversation.ledger, instructions=order.instructions, on_progress=self._tell_progress
+                )
+                if isinstance(found, Skip):
+                    return CompactionOutcome(reason, "skipped", message=found.reason)
+                prepared = found
+            return self._commit(order, prepared, await self._manifest())
         except (CompactionError, ModelError, SessionFileError) as error:
             return CompactionOutcome(reason, "failed", message=str(error), error=error)
 
-    def _commit(
-        self, reason: CompactionReason, planned: Plan, summary: Summary, manifest: str | None
-    ) -> CompactionOutcome:
+    def _background(self) -> Background:
+        """The writer for the settings and the window in force; another one when they changed."""
+        wanted = (self._settings(), self._window())
+        if self._ahead is None or self._ahead_for != wanted:
+            self.cancel_ahead()
+            self._ahead_for = wanted
+            self._ahead = Background(self._summariser, wanted[0], window=wanted[1], secrets=self._secrets)
+        return self._ahead
+
+    def _tell_progress(self, progress: Progress) -> None:
+        self._hub.emit(
+            CompactionProgress(
+                part=progress.part,
+                window=progress.window,
+                windows=progress.windows,
+                characters=progress.characters,
+            )
+        )
+
+    def _commit(self, order: _Order, prepared: Prepared, manifest: str | None) -> CompactionOutcome:
+        planned, summary = prepared.plan, prepared.summary
+        history = attempt_history(self._conversation.entries)
+        details: dict[str, Json] = {
+            "trigger": TRIGGERS[order.reason],
+            "phase": order.phase,
+            "durationMs": self._elapsed_ms(order),
+            "windowNumber": history.completed + 1,
+            "ineffectiveBefore": history.ineffective_in_a_row,
+            "writtenAhead": prepared.ahead,
+            "waitedMs": round(prepared.waited_s * 1000),
+        }
         entry = compaction_entry(
             planned,
             summary,
             entry_id=self._conversation.new_id(),
             parent_id=self._conversation.leaf_id,
             manifest_text=manifest,
-            reason=reason,
+            reason=order.reason,
+            secrets=self._secrets,
+            details=details,
         )
         self._conversation.append(entry)
         self._conversation.sync()
@@ -116,31 +222,59 @@ class Compactor:
             offline=summary.offline,
             details=entry.details,
         )
-        return CompactionOutcome(reason, "completed", result=result)
+        return CompactionOutcome(order.reason, "completed", result=result)
 
-    def _finish(self, outcome: CompactionOutcome, instructions: str | None, began: float, *, will_retry: bool) -> None:
-        duration_ms = round((time.monotonic() - began) * 1000)
+    async def _tell_hooks(self, result: CompactionResult) -> None:
+        for text in await self._hooks.after(result, self._report):
+            self._conversation.add_context(HOOK_CONTEXT, text)
+
+    def _finish(self, order: _Order, outcome: CompactionOutcome, *, will_retry: bool = False) -> None:
+        duration_ms = self._elapsed_ms(order)
         if not outcome.completed:
             self._conversation.note(
                 ATTEMPT,
                 {
-                    "reason": outcome.reason,
+                    "trigger": TRIGGERS[order.reason],
+                    "reason": order.reason,
+                    "phase": order.phase,
                     "status": outcome.status,
                     "message": outcome.message,
-                    "customInstructions": instructions,
+                    "customInstructions": order.instructions,
                     "tokensBefore": self._conversation.ledger.estimated_tokens,
                     "durationMs": duration_ms,
                 },
             )
         self._hub.emit(
             CompactionEnd(
-                reason=outcome.reason,
+                reason=order.reason,
                 status=outcome.status,
                 result=outcome.result,
                 aborted=outcome.status == "interrupted",
                 will_retry=will_retry,
                 error_message=None if outcome.completed else outcome.message,
-                custom_instructions=instructions,
+                custom_instructions=order.instructions,
                 duration_ms=duration_ms,
             )
         )
+
+    def _preparation(self, order: _Order, planned: Plan) -> CompactionPreparation:
+        target = self._target()
+        return CompactionPreparation(
+            reason=order.reason,
+            trigger=TRIGGERS[order.reason],
+            session_id=target.session_id,
+            session_file=target.session_file,
+            model=target.model,
+            instructions=order.instructions,
+            tokens_before=planned.tokens_before,
+            expected_tokens_after=planned.expected_tokens_after,
+            messages_to_summarise=len(planned.to_summarise) + len(planned.turn_prefix),
+            first_kept_entry_id=planned.first_kept_entry_id,
+            is_split_turn=planned.is_split_turn,
+        )
+
+    def _report(self, sentence: str) -> None:
+        self._hub.emit(WarningRaised(message=sentence))
+
+    def _elapsed_ms(self, order: _Order) -> int:
+        return round((self._clock() - order.began) * 1000)

@@ -12,20 +12,17 @@ from selfcompact.codec import Json
 from selfcompact.compaction.ledger import Ledger
 from selfcompact.compaction.tokens import Estimator
 from selfcompact.entries import (
-    CompactionEntry,
     CustomEntry,
+    CustomMessageEntry,
     Entry,
     MessageEntry,
     ModelChangeEntry,
     new_entry_id,
     now_iso,
 )
-from selfcompact.messages import AssistantMessage, Message, ToolCall
+from selfcompact.messages import AssistantMessage, Message, TextContent, ToolCall
 from selfcompact.session.history import build_history
 from selfcompact.session.log import SessionLog
-
-FAILED_STOPS = frozenset({"error", "aborted"})
-"""Stop reasons of responses that carry no answer: they never reset the attempt limits."""
 
 
 class Conversation:
@@ -72,6 +69,18 @@ class Conversation:
         self.append(entry)
         return entry
 
+    def add_context(self, custom_type: str, text: str) -> None:
+        """Append a message that the host, or a hook, puts into the context."""
+        self.append(
+            CustomMessageEntry(
+                id=self.new_id(),
+                parent_id=self._leaf_id,
+                timestamp=now_iso(),
+                custom_type=custom_type,
+                content=(TextContent(text=text),),
+            )
+        )
+
     def note(self, custom_type: str, data: Json) -> None:
         """Append a record of our own that is not part of the context."""
         self.append(
@@ -116,27 +125,9 @@ def _calls(entry: Entry) -> Sequence[ToolCall]:
     return ()
 
 
-def attempts_since_success(entries: Sequence[Entry]) -> tuple[int, bool]:
-    """Completed compactions since the newest successful response, and whether one of them was for an overflow.
-
-    Read from the entries, so the limits hold after a reload as they did before.
-    """
-    count, for_overflow = 0, False
+def newest_response(entries: Sequence[Entry]) -> AssistantMessage | None:
+    """The newest response, failed ones included."""
     for entry in reversed(entries):
-        if isinstance(entry, CompactionEntry):
-            count += 1
-            for_overflow = for_overflow or compaction_reason(entry) == "overflow"
-        elif (
-            isinstance(entry, MessageEntry)
-            and isinstance(entry.message, AssistantMessage)
-            and entry.message.stop_reason not in FAILED_STOPS
-        ):
-            break
-    return count, for_overflow
-
-
-def compaction_reason(entry: CompactionEntry) -> str | None:
-    """Why a compaction ran, as we noted it; None in entries of other programs."""
-    ours = (entry.details or {}).get("selfcompact")
-    reason = ours.get("reason") if isinstance(ours, dict) else None
-    return reason if isinstance(reason, str) else None
+        if isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage):
+            return entry.message
+    return None

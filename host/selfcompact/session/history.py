@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from selfcompact.compaction.frame import framed, framed_branch
+from selfcompact.compaction.rebuild import is_user_messages, rebuilt
 from selfcompact.entries import BranchSummaryEntry, CompactionEntry, Entry, iso_to_ms, message_of
 from selfcompact.messages import (
     AssistantMessage,
@@ -128,7 +129,7 @@ def _context(entries: Sequence[Entry]) -> Iterator[Message]:
     if newest is not None:
         compaction = entries[newest]
         assert isinstance(compaction, CompactionEntry)
-        yield summary_message(compaction)
+        yield from rebuilt(compaction) if is_user_messages(compaction) else (summary_message(compaction),)
         kept = compaction.first_kept_entry_id
         start = next((i for i in range(newest - 1, -1, -1) if entries[i].id == kept), newest)
     for entry in entries[start:]:

@@ -90,9 +90,7 @@ class Hooks:
                 report(f"{_name(hook)} returned {type(answer).__name__}; text or None is meant")
         return added
 
-    async def _call(
-        self, call: Callable[[], Awaitable[object]], hook: object, report: Callable[[str], None]
-    ) -> object:
+    async def _call(self, call: Callable[[], Awaitable[object]], hook: object, report: Callable[[str], None]) -> object:
         try:
             with anyio.move_on_after(self.timeout_s) as scope:
                 return await call()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 import anyio
@@ -240,7 +240,7 @@ def call_problem(call: ToolCall) -> str | None:
     """What is wrong with a call, in a sentence the model can act on; None when it can be run."""
     if call.name != IPYTHON.name:
         return f"There is no tool named {call.name!r}; the only tool is `ipython` with the argument `code`."
-    if not isinstance(call.arguments, Mapping) or not isinstance(call.arguments.get("code"), str):
+    if not isinstance(call.arguments.get("code"), str):
         return "The tool `ipython` needs the argument `code`, a string with the cell's source."
     unknown = sorted(set(call.arguments) - {"code", "timeout_s"})
     if unknown:

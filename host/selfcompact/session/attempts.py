@@ -1,0 +1,119 @@
+"""What the log says about earlier compactions: the limits and brakes are read from it, so a reload changes nothing.
+
+Two brakes stop automatic compaction from burning money: the *attempt limit* (compactions without a successful
+response between them) and the *circuit breaker* (failures, or compactions that hardly helped, in a row), which lets
+go again when the context has changed materially.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from selfcompact.codec import Json
+from selfcompact.entries import CompactionEntry, CustomEntry, Entry, MessageEntry
+from selfcompact.messages import AssistantMessage
+
+ATTEMPT = "selfcompact.attempt"
+"""The custom entry that records an attempt which did not complete. A completed one is its own record."""
+
+FAILED_STOPS = frozenset({"error", "aborted"})
+"""Stop reasons of responses that carry no answer: they never reset the attempt limit."""
+
+MAX_FAILURES = 3
+"""Failed threshold compactions in a row before the breaker opens: a provider that is down for a while gets two more
+tries, a summariser that cannot work does not get one at every turn."""
+
+MAX_INEFFECTIVE = 2
+"""Compactions in a row that hardly helped; two, as such systems' own limits have it."""
+
+MIN_SAVED_SHARE = 0.05
+"""A compaction that saves less of the context than this hardly helped."""
+
+MATERIAL_SHARE = 0.1
+"""Growth by this share of the context closes the breaker again: there is something new to summarise."""
+
+
+@dataclass(frozen=True)
+class AttemptHistory:
+    """Earlier compactions, as far as the limits ask.
+
+    `in_a_row` and `for_overflow` look back to the newest successful response. `disarmed_until` is the number of
+    tokens from which automatic compaction is armed again, None when it is armed. `completed` counts the
+    compactions of the whole session, so the context window that is open now has the number `completed + 1`.
+    """
+
+    in_a_row: int = 0
+    for_overflow: bool = False
+    completed: int = 0
+    ineffective_in_a_row: int = 0
+    disarmed_until: int | None = None
+    disarmed_cause: str | None = None
+
+
+def attempt_history(entries: Sequence[Entry]) -> AttemptHistory:
+    """Read the history of attempts from the live path; costs no more than what was said since the last compaction
+    and the last response."""
+    in_a_row, for_overflow = _since_success(entries)
+    newest, failures = _since_compaction(entries)
+    noted = our_details(newest)
+    ineffective = 0
+    if newest is not None and "tokensAfter" in noted:
+        helped = not hardly_helped(newest.tokens_before, _int(noted["tokensAfter"]))
+        ineffective = 0 if helped else _int(noted.get("ineffectiveBefore")) + 1
+    until, cause = None, None
+    if len(failures) >= MAX_FAILURES:
+        until = _grown(_int(failures[0].get("tokensBefore")))
+        cause = f"{len(failures)} automatic compactions in a row failed"
+    elif newest is not None and ineffective >= MAX_INEFFECTIVE:
+        until = _grown(_int(noted.get("tokensAfter")))
+        cause = f"{ineffective} compactions in a row saved less than {MIN_SAVED_SHARE:.0%} of the context"
+    completed = _int(noted.get("windowNumber")) or (1 if newest is not None else 0)
+    return AttemptHistory(in_a_row, for_overflow, completed, ineffective, until, cause)
+
+
+def hardly_helped(tokens_before: int, tokens_after: int) -> bool:
+    """Whether a compaction saved too little to be worth repeating."""
+    return tokens_before - tokens_after < MIN_SAVED_SHARE * tokens_before
+
+
+def our_details(entry: CompactionEntry | None) -> dict[str, Any]:
+    """What we noted on a compaction entry; empty for entries of other programs."""
+    ours = ((entry.details if entry is not None else None) or {}).get("selfcompact")
+    return ours if isinstance(ours, dict) else {}
+
+
+def _since_success(entries: Sequence[Entry]) -> tuple[int, bool]:
+    count, for_overflow = 0, False
+    for entry in reversed(entries):
+        if isinstance(entry, CompactionEntry):
+            count += 1
+            for_overflow = for_overflow or our_details(entry).get("reason") == "overflow"
+        elif (
+            isinstance(entry, MessageEntry)
+            and isinstance(entry.message, AssistantMessage)
+            and entry.message.stop_reason not in FAILED_STOPS
+        ):
+            break
+    return count, for_overflow
+
+
+def _since_compaction(entries: Sequence[Entry]) -> tuple[CompactionEntry | None, list[dict[str, Json]]]:
+    """The newest compaction, and the failed automatic attempts since then, newest first."""
+    failures: list[dict[str, Json]] = []
+    for entry in reversed(entries):
+        if isinstance(entry, CompactionEntry):
+            return entry, failures
+        noted = entry.data if isinstance(entry, CustomEntry) and entry.custom_type == ATTEMPT else None
+        if isinstance(noted, dict) and (noted.get("status"), noted.get("reason")) == ("failed", "threshold"):
+            failures.append(noted)
+    return None, failures
+
+
+def _grown(tokens: int) -> int:
+    return round(tokens * (1 + MATERIAL_SHARE))
+
+
+def _int(value: Json) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

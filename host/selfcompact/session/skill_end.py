@@ -1,0 +1,89 @@
+"""The host's end of the compact skill: the handlers a cell's calls arrive at, and the switch that takes them away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from host_bridge.host_end import Dispatcher
+from selfcompact.codec import Json
+from selfcompact.events import AgentCallableChanged, CompactionScheduled, RequestDropped
+from selfcompact.session.requests import (
+    RUN,
+    SCHEDULED_NOTE,
+    STATUS,
+    PendingRequest,
+    RequestSlot,
+    RunPayload,
+    RunReply,
+    StatusPayload,
+)
+from selfcompact.session.status import ContextStatus
+from selfcompact.session.stream import EventHub
+
+HANDLER_TIMEOUT_S = 10.0
+"""For `status` and `run`; both answer from memory, so this only bounds a fault."""
+
+
+class SkillEnd:
+    """Answers cells for one session. `status` and `refusal` are asked of the session at each call; `pending_changed`
+    hears of each request that is accepted (the request) or dropped (None).
+
+    Owns the registration of the handlers; `turn` is set by the run while a turn is active.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        hub: EventHub,
+        slot: RequestSlot,
+        *,
+        status: Callable[[], ContextStatus],
+        refusal: Callable[[str | None], str | None],
+        pending_changed: Callable[[PendingRequest | None], None],
+    ) -> None:
+        self._dispatcher, self._hub, self._slot = dispatcher, hub, slot
+        self._status, self._refusal, self._pending_changed = status, refusal, pending_changed
+        self._enabled = False
+        self.turn: int | None = None
+
+    @property
+    def enabled(self) -> bool:
+        """Whether cells may call the skill now."""
+        return self._enabled
+
+    def switch(self, enabled: bool) -> bool:
+        """Register or unregister the handlers; whether that changed anything. Off drops a pending request."""
+        if enabled == self._enabled:
+            return False
+        self._enabled = enabled
+        if enabled:
+            self._dispatcher.register(STATUS, StatusPayload, self._on_status, timeout_s=HANDLER_TIMEOUT_S)
+            self._dispatcher.register(RUN, RunPayload, self._on_run, timeout_s=HANDLER_TIMEOUT_S)
+        else:
+            self._dispatcher.unregister(STATUS)
+            self._dispatcher.unregister(RUN)
+            self.drop("the operator switched the compact skill off")
+        self._hub.emit(AgentCallableChanged(enabled=enabled))
+        return True
+
+    def drop(self, cause: str) -> None:
+        """Forget a pending request and say so."""
+        dropped = self._slot.clear()
+        if dropped is not None:
+            self._pending_changed(None)
+            self._hub.emit(RequestDropped(cause=cause, custom_instructions=dropped.instructions))
+
+    async def _on_status(self, _payload: StatusPayload) -> Mapping[str, Json]:
+        return self._status().to_json()
+
+    async def _on_run(self, payload: RunPayload) -> RunReply:
+        if self.turn is None:
+            return {"scheduled": False, "reason": "no active turn: a compaction can be asked for only while one runs"}
+        refusal = self._refusal(payload.instructions)
+        if refusal is not None:
+            return {"scheduled": False, "reason": refusal}
+        request = PendingRequest(self.turn, payload.instructions)
+        self._slot.put(request)
+        self._pending_changed(request)
+        self._hub.emit(CompactionScheduled(custom_instructions=payload.instructions))
+        return {"scheduled": True, "note": SCHEDULED_NOTE}
