@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("ours", deadline=None)  # a loaded machine is not a fault
+settings.load_profile("ours")
 
 
 @pytest.fixture(autouse=True)

@@ -50,6 +50,7 @@ EXAMPLES: list[events.Event] = [
     events.TurnEnd(turn=1, message=ASKS, tool_results=(ANSWERS,), context_tokens=845, context_window=32_000),
     events.CompactionScheduled(custom_instructions="keep `rows`"),
     events.CompactionStart(reason="requested", custom_instructions="keep `rows`"),
+    events.CompactionProgress(part="history", window=1, windows=2, characters=1_204),
     events.CompactionEnd(
         reason="requested", status="completed", result=RESULT, custom_instructions="keep `rows`", duration_ms=41
     ),

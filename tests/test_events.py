@@ -26,15 +26,16 @@ def test_an_event_survives_its_json_form(event: Event) -> None:
 
 ORDER = re.compile(
     r"""
-    agent_start\ (message_start\ message_end\ )+
-    ( (compaction_start\ compaction_end\ )?
-      (message_start\ message_end\ )*
-      turn_start\ message_start\ (message_update\ )*message_end\
-      ( tool_execution_start\ (tool_execution_update\ )*tool_execution_end\ message_start\ message_end\ )*
-      turn_end\
+    agent_start,(message_start,message_end,)+
+    (
+        (compaction_start,(compaction_progress,)*compaction_end,)?
+        (message_start,message_end,)*
+        turn_start,message_start,(message_update,)*message_end,
+        (tool_execution_start,(tool_execution_update,)*tool_execution_end,message_start,message_end,)*
+        turn_end,
     )*
-    (compaction_start\ compaction_end\ )?
-    agent_end\
+    (compaction_start,(compaction_progress,)*compaction_end,)?
+    agent_end,
     """,
     re.VERBOSE,
 )
@@ -52,7 +53,7 @@ ANYWHERE = {
 
 def in_order(kinds: list[str]) -> bool:
     """Whether the events of one run came in the documented order."""
-    return ORDER.fullmatch("".join(f"{kind} " for kind in kinds if kind not in ANYWHERE)) is not None
+    return ORDER.fullmatch("".join(f"{kind}," for kind in kinds if kind not in ANYWHERE)) is not None
 
 
 def test_the_order_check_itself_can_fail() -> None:

@@ -43,6 +43,11 @@ class BridgeServer:
         self._line = Line(dispatcher, key=key, generation=generation, tasks=self._tasks)
 
     @property
+    def line(self) -> Line:
+        """What checks and answers this kernel's frames; other transports of the same kernel share it."""
+        return self._line
+
+    @property
     def stats(self) -> BridgeStats:
         """The counters of this server, living: they go on after it was closed."""
         return self._line.stats

@@ -4,7 +4,7 @@ Each event loop has a socket of its own, watched by that loop; a thread without 
 requests work from the main cell, background tasks and threads alike, no socket crosses a thread, and none of the
 kernel's own channels is needed: those carry the cell's output, and lose messages when a cell prints a lot.
 
-Runs in any kernel: Python 3.9, standard library and pyzmq.
+A kernel whose environment names no bridge uses a comm instead. Runs in any kernel: Python 3.9, standard library, pyzmq.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from typing import Any
 
 import zmq
 
+from host_bridge.comm_client import available, comm_request, comm_request_blocking
 from host_bridge.errors import BadSignature, BridgeTimeout, BridgeUnavailable, FrameError, HostRequestError
 from host_bridge.loop_socket import LoopSocket
 from host_bridge.protocol import (
     CANCEL,
     DEFAULT_TIMEOUT_S,
+    ENV_ENDPOINT,
     MAX_FRAME_BYTES,
     Address,
     Answer,
@@ -53,6 +55,8 @@ async def host_request(
         loop = asyncio.get_running_loop()
     except RuntimeError:
         return host_request_blocking(request_type, payload, timeout_s=timeout_s)
+    if _by_comm():
+        return await comm_request(request_type, payload, timeout_s)
     return await _ends.for_loop(loop).request(request_type, payload, timeout_s)
 
 
@@ -64,7 +68,14 @@ def host_request_blocking(
     Raises:
         The errors of `host_request`.
     """
+    if _by_comm():
+        return comm_request_blocking(request_type, payload, timeout_s)
     return _ends.for_thread().request(request_type, payload, timeout_s)
+
+
+def _by_comm() -> bool:
+    """Whether the environment names no bridge, and this is a kernel that can open comms."""
+    return not os.environ.get(ENV_ENDPOINT) and available()
 
 
 class _LoopEnd:
@@ -167,6 +178,15 @@ class _Ends:
         if end is None:
             end = self._threads.end = _ThreadEnd(context, address)
         return end
+
+    def close(self) -> None:
+        """Close what this thread can reach. A kernel never needs it; tests do, which outlive many addresses."""
+        for end in list(self._loops.values()):
+            end.close()
+        self._threads = threading.local()
+        if self._context is not None:
+            self._context.destroy(linger=0)
+        self._reset()
 
     def _open(self) -> tuple[zmq.Context[Any], Address]:
         address = Address.from_environment()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 Json = Any
 """What `json.loads` returns."""
@@ -77,6 +77,9 @@ class Record:
 
     extra: Mapping[str, Json] = field(default_factory=dict)
 
+    always_written: ClassVar[frozenset[str]] = frozenset()
+    """Keys that are there even when their value is null."""
+
     @classmethod
     def from_json(cls, data: Json) -> Self:
         """Read one JSON object.
@@ -92,6 +95,8 @@ class Record:
             if slot.key not in data or (data[slot.key] is None and not slot.required):
                 if slot.required:
                     raise DecodeError(f"{cls.__name__} has no {slot.key!r}")
+                if slot.key in cls.always_written:
+                    extra.pop(slot.key, None)
                 continue
             value = extra.pop(slot.key)
             if slot.kinds and not isinstance(value, slot.kinds):
@@ -107,6 +112,8 @@ class Record:
         for slot in _slots(type(self)):
             value = getattr(self, slot.name)
             if value is None:
+                if slot.key in self.always_written:
+                    data[slot.key] = None
                 continue
             data[slot.key] = slot.encode(value) if slot.encode else value
         for key, value in self.extra.items():

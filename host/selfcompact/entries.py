@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from selfcompact.codec import DecodeError, Json, Record, converted
 from selfcompact.messages import (
@@ -60,11 +61,7 @@ class EntryBase(Record):
     parent_id: str | None = None
     timestamp: str
 
-    def to_json(self) -> dict[str, Json]:
-        """The JSON object; an entry without parent says so with an explicit null, as the format has it."""
-        data = super().to_json()
-        data.setdefault("parentId", None)
-        return data
+    always_written: ClassVar[frozenset[str]] = frozenset({"parentId"})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ turn       := turn_start message* response cell* turn_end
 response   := message_start message_update* message_end
 cell       := tool_execution_start tool_execution_update* tool_execution_end message
 message    := message_start message_end
-compaction := compaction_start compaction_end
+compaction := compaction_start compaction_progress* compaction_end
 ```
 
 A manual compaction of an idle session stands outside a run. `compaction_scheduled`, `request_dropped`,
@@ -148,6 +148,17 @@ class CompactionStart(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompactionProgress(Record):
+    """How far the summary is: window `window` of `windows` of one part, and the characters of its answer so far."""
+
+    type: str = "compaction_progress"
+    part: str
+    window: int
+    windows: int
+    characters: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompactionResult(Record):
     """What a completed compaction did. Tokens are the ledger's estimates of the context."""
 
@@ -252,6 +263,7 @@ Event = (
     | ToolExecutionUpdate
     | ToolExecutionEnd
     | CompactionStart
+    | CompactionProgress
     | CompactionEnd
     | CompactionScheduled
     | RequestDropped

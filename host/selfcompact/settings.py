@@ -11,8 +11,9 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from pydantic.alias_generators import to_camel, to_snake
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.errors import SettingsError
 from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
+from selfcompact.workspace import checked_workspace
 
 ENV_PREFIX = "SELFCOMPACT_"
 PROJECT_FILE = Path(".selfcompact/settings.json")
@@ -47,10 +49,15 @@ class Settings(BaseModel):
 
 @dataclass(frozen=True)
 class LoadedSettings:
-    """Settings, and for every key that is not a default (`compaction.reserve_tokens`) where it came from."""
+    """Settings, and for every key that is not a default (`compaction.reserve_tokens`) where it came from.
+
+    `project_file` is watched by sessions; `reload` reads all sources again, with the same options.
+    """
 
     settings: Settings
     origins: Mapping[str, str] = field(default_factory=dict)
+    project_file: Path | None = None
+    reload: Callable[[], LoadedSettings] | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +82,10 @@ def load_settings(
     """Read and merge all sources. `overrides` are `key=value` texts, later ones win.
 
     Raises:
+        WorkspaceError: the workspace does not exist or is no directory.
         SettingsError: a file cannot be read, a key is not known, or a value is not allowed; it names the source.
     """
+    workspace = checked_workspace(workspace)
     env = os.environ if env is None else env
     home = home or Path.home()
     layers = [
@@ -87,10 +96,11 @@ def load_settings(
         *_environment_layers(env),
         *(_override_layer(text) for text in overrides),
     ]
-    return merge_layers(layers)
+    again = partial(load_settings, workspace, overrides=overrides, env=env, user_file=user_file, home=home)
+    return replace(_merged(layers), project_file=workspace / PROJECT_FILE, reload=again)
 
 
-def merge_layers(layers: Sequence[_Layer]) -> LoadedSettings:
+def _merged(layers: Sequence[_Layer]) -> LoadedSettings:
     """Merge layers, weakest first, and check the result."""
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -160,6 +170,42 @@ def _settings_error(error: ValidationError, origins: Mapping[str, str]) -> Setti
     return SettingsError("settings", first["msg"].lower(), key=_shown(names))
 
 
+def known_key(key: str) -> None:
+    """Check that a dotted key is a setting.
+
+    Raises:
+        SettingsError: it is not; the error names what is.
+    """
+    path = [to_snake(part) for part in key.split(".")]
+    _check_known(path, "settings")
+    if _model_at(path) is not None:
+        raise SettingsError("settings", "is a group of settings; name one in it", key=key)
+
+
+def check_settings(values: Mapping[str, Any], where: str) -> None:
+    """Check the content of a settings file by itself.
+
+    Raises:
+        SettingsError: it has a key that is not known or a value that is not allowed.
+    """
+    _merged([_Layer(where, values)])
+
+
+def parse_value(text: str) -> Any:
+    """A setting given as text: JSON where it is JSON, plain text otherwise."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _model_at(path: Sequence[str]) -> type[BaseModel] | None:
+    model: type[BaseModel] | None = Settings
+    for name in path:
+        model = _submodel(model, name)
+    return model
+
+
 def _read_json(path: Path) -> Mapping[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
@@ -200,15 +246,12 @@ def _override_layer(text: str) -> _Layer:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise SettingsError(f"--set {text}", "should look like key=value, as in compaction.keepRecentTokens=2000")
-    return _Layer(f"--set {key.strip()}", _nested(key.strip().split("."), value))
+    return _Layer("--set", _nested(key.strip().split("."), value))
 
 
 def _nested(keys: Sequence[str], text: str) -> dict[str, Any]:
-    """One setting given as text: JSON where it is JSON, plain text otherwise."""
-    try:
-        value: Any = json.loads(text)
-    except ValueError:
-        value = text
-    for key in reversed(keys):
-        value = {key: value}
-    return value if isinstance(value, dict) else {}
+    """One setting given as text, in the objects its key names."""
+    nested: dict[str, Any] = {keys[-1]: parse_value(text)}
+    for key in reversed(keys[:-1]):
+        nested = {key: nested}
+    return nested

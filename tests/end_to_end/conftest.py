@@ -37,15 +37,20 @@ def opened(workspace: Path, tmp_path: Path) -> OpenSession:
         summaries: Iterable[str | ModelError] | None = None,
         window: int | None = 32_000,
         session_file: Path | None = None,
+        hooks: sc.Hooks | None = None,
+        command_hooks: dict[str, Any] | None = None,
         **compaction: Any,
     ) -> AsyncIterator[sc.Session]:
         model = sc.ScriptedModel(steps, summaries=summaries, context_window=window)
+        if command_hooks is not None:
+            compaction["hooks"] = command_hooks
         settings = sc.Settings.model_validate({"compaction": {**SMALL, **compaction}})
         async with sc.open_session(
             model,
             workspace=workspace,
             session_file=session_file or tmp_path / "session.jsonl",
             settings=settings,
+            hooks=hooks,
         ) as session:
             yield session
 

@@ -14,7 +14,7 @@ from selfcompact.session.requests import PendingRequest
 
 ASKED = PendingRequest(1, "keep x")
 MANUAL = PendingRequest(1, "by hand")
-FULL = BoundaryFacts(estimated_tokens=101, threshold_tokens=100)
+FULL = BoundaryFacts(estimated_tokens=101, over_threshold=True)
 ONE, TWO = AttemptHistory(in_a_row=1), AttemptHistory(in_a_row=2)
 CAP = AttemptHistory(completed=3)
 
@@ -37,8 +37,7 @@ def full(**facts: Any) -> BoundaryFacts:
         (full(), Compact("threshold")),
         (full(enabled=False), Continue()),
         (full(pending=ASKED), Compact("requested", "keep x")),
-        (BoundaryFacts(estimated_tokens=100, threshold_tokens=100), Continue()),
-        (BoundaryFacts(estimated_tokens=10**9, threshold_tokens=None), Continue()),
+        (BoundaryFacts(estimated_tokens=10**9), Continue()),
         (BoundaryFacts(overflow="too long"), Compact("overflow", None, retry=True)),
         (full(overflow="too long", pending=ASKED), Compact("overflow", "keep x", retry=True)),
         (BoundaryFacts(overflow="too long", enabled=False), Compact("overflow", None, retry=True)),

@@ -79,15 +79,21 @@ class CappedStream(OutStream):
             self._schedule_release()
         return len(string)
 
-    def end_cell(self) -> int:
-        """Send what is kept for the cell that ends, and return how many characters of it were left out."""
+    def release(self) -> None:
+        """Send what is kept of this cell's output now, because something else follows it: a value, a traceback."""
         with self._budget_lock:
             budget = self._budget()
-            text, omitted = budget.release(), budget.omitted
-            budget.omitted = 0
+            text = budget.release()
         if text and self.pub_thread is not None:
             header = budget.header
             self.pub_thread.schedule(lambda: self._send_now(header, text))
+
+    def end_cell(self) -> int:
+        """Send what is kept for the cell that ends, and return how many characters of it were left out."""
+        self.release()
+        with self._budget_lock:
+            budget = self._budget()
+            omitted, budget.omitted = budget.omitted, 0
         return omitted
 
     def _budget(self) -> _Budget:

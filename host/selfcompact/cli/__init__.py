@@ -12,6 +12,7 @@ import click
 
 from selfcompact.cli.demo import demo
 from selfcompact.cli.run import run
+from selfcompact.cli.settings import settings
 from selfcompact.cli.skill import skill
 from selfcompact.errors import SelfcompactError, UsageError
 
@@ -29,6 +30,7 @@ def cli() -> None:
 
 cli.add_command(demo)
 cli.add_command(run)
+cli.add_command(settings)
 cli.add_command(skill)
 
 

@@ -75,9 +75,7 @@ def run(
     model = load_script(script)
 
     async def main() -> RunResult:
-        async with open_session(
-            model, workspace=workspace, session_file=session_file, settings=loaded.settings
-        ) as session:
+        async with open_session(model, workspace=workspace, session_file=session_file, settings=loaded) as session:
             if as_json:
                 write_json(session.header.to_json())
                 return await run_and_show(session, task, lambda event: write_json(event.to_json()))

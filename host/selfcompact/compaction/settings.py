@@ -7,11 +7,16 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from pydantic.alias_generators import to_camel
 
+from selfcompact.errors import SettingsError
+
 RESERVE_TOKENS = 16_384
 """Left free for the answer and the summary's request; the default of the systems that share these settings."""
 
 KEEP_RECENT_TOKENS = 20_000
 """Kept word for word after a compaction; the same source."""
+
+SMALL_WINDOW_RESERVE_SHARE = 0.15
+"""Of a window that the default reserve does not fit into; the least that planning leaves free."""
 
 Tokens = Annotated[int, Field(ge=1)]
 Percent = Annotated[float, Field(gt=0, lt=100)]
@@ -90,3 +95,21 @@ class CompactionSettings(BaseModel):
 
     hooks: HookSettings = HookSettings()
     """Commands that are told before a compaction, and may stop it or write the summary, and after it."""
+
+
+def settings_for_window(settings: CompactionSettings, window: int | None) -> CompactionSettings:
+    """The settings as they hold for a window. A default reserve that does not fit into it becomes 15 % of it.
+
+    Raises:
+        SettingsError: the reserve was chosen, and is as large as the window or larger.
+    """
+    if window is None or settings.reserve_tokens < window:
+        return settings
+    if "reserve_tokens" in settings.model_fields_set:
+        raise SettingsError(
+            "settings",
+            f"{settings.reserve_tokens:,} leaves nothing of a context window of {window:,} tokens; choose less",
+            key="compaction.reserveTokens",
+        )
+    fitting = max(1, int(window * SMALL_WINDOW_RESERVE_SHARE))
+    return settings.model_copy(update={"reserve_tokens": fitting})

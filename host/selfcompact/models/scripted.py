@@ -116,7 +116,6 @@ class ScriptedModel:
     """
 
     provider = "scripted"
-    model_id = "script"
 
     def __init__(
         self,
@@ -126,8 +125,10 @@ class ScriptedModel:
         context_window: int | None = 200_000,
         max_output_tokens: int | None = None,
         estimator: Estimator | None = None,
+        model_id: str = "script",
         chunk_chars: int = 400,
     ) -> None:
+        self.model_id = model_id
         self.context_window = context_window
         self.max_output_tokens = max_output_tokens
         self.requests: list[ModelRequest] = []

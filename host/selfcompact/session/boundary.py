@@ -19,16 +19,16 @@ class BoundaryFacts:
     """All that the decision depends on.
 
     `overflow` is the provider's message when the last request was longer than the window. `attempts` is what the
-    log says about earlier compactions. `threshold_tokens` is None when the window is not known or nothing could be
-    summarised. `max_compactions` caps the compactions of a session. `wants_more`: the response asked for tools, or
-    input is waiting.
+    log says about earlier compactions. `over_threshold`: the context is too large, in tokens or in bytes of images,
+    and something could be summarised. `max_compactions` caps the compactions of a session. `wants_more`: the response
+    asked for tools, or input is waiting.
     """
 
     pending: PendingRequest | None = None
     manual: PendingRequest | None = None
     overflow: str | None = None
     estimated_tokens: int = 0
-    threshold_tokens: int | None = None
+    over_threshold: bool = False
     enabled: bool = True
     attempts: AttemptHistory = AttemptHistory()
     max_in_a_row: int = 2
@@ -81,7 +81,5 @@ def boundary(facts: BoundaryFacts) -> Decision:
 
 
 def _over_threshold(facts: BoundaryFacts) -> bool:
-    if not facts.enabled or facts.threshold_tokens is None:
-        return False
     rearmed = facts.attempts.disarmed_until is None or facts.estimated_tokens >= facts.attempts.disarmed_until
-    return rearmed and facts.estimated_tokens > facts.threshold_tokens
+    return facts.enabled and facts.over_threshold and rearmed

@@ -13,16 +13,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 import anyio
+from anyio.abc import TaskGroup
 
 from selfcompact.codec import Json
+from selfcompact.compaction.background import Background, Prepared
 from selfcompact.compaction.commit import compaction_entry
+from selfcompact.compaction.fold import Progress
 from selfcompact.compaction.plan import Plan, Skip, plan
 from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarise import Summary, summarise
-from selfcompact.compaction.summarisers import OfflineSummariser, TextSummariser
+from selfcompact.compaction.summarise import Summary
+from selfcompact.compaction.summarisers import Summariser
 from selfcompact.errors import CompactionError, ModelError, SessionFileError
 from selfcompact.events import (
     CompactionEnd,
+    CompactionProgress,
     CompactionReason,
     CompactionResult,
     CompactionStart,
@@ -97,20 +101,32 @@ class Compactor:
         settings: Callable[[], CompactionSettings],
         window: Callable[[], int | None],
         target: Callable[[], CompactionTarget],
-        summariser: TextSummariser | OfflineSummariser,
+        summariser: Summariser,
         hub: EventHub,
         manifest: Callable[[], Awaitable[str | None]],
         hooks: Hooks,
+        tasks: TaskGroup,
         secrets: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._conversation, self._settings, self._window, self._target = conversation, settings, window, target
         self._summariser, self._hub, self._manifest, self._hooks = summariser, hub, manifest, hooks
-        self._secrets, self._clock = secrets, clock
+        self._secrets, self._clock, self._tasks = secrets, clock, tasks
+        self._ahead: Background | None = None
+        self._ahead_for: tuple[CompactionSettings, int | None] | None = None
 
     def plan(self, instructions: str | None = None) -> Plan | Skip:
         """What a compaction would do now. Asking costs the same however old the session is."""
         return plan(self._conversation.ledger, self._settings(), self._window(), instructions=instructions)
+
+    def begin_ahead(self, instructions: str | None) -> None:
+        """Begin writing a summary that a boundary will want. Never waits; nothing is committed before the boundary."""
+        self._background().start(self._tasks, self._conversation.ledger, instructions=instructions)
+
+    def cancel_ahead(self) -> None:
+        """Give up what was begun ahead."""
+        if self._ahead is not None:
+            self._ahead.cancel()
 
     async def run(
         self, reason: CompactionReason, instructions: str | None, *, phase: Phase, will_retry: bool = False
@@ -137,20 +153,45 @@ class Compactor:
         if isinstance(planned, Skip):
             return CompactionOutcome(reason, "skipped", message=planned.reason)
         decided = await self._hooks.before(self._preparation(order, planned), self._report)
+        if decided is not None:
+            self.cancel_ahead()
         if isinstance(decided, Veto):
             return CompactionOutcome(reason, "vetoed", message=decided.reason)
         try:
             if isinstance(decided, SuppliedSummary):
-                summary = Summary(text=decided.text, summariser="hook")
+                prepared = Prepared(planned, Summary(text=decided.text, summariser="hook"), ahead=False, waited_s=0)
             else:
-                summary = await summarise(
-                    planned, self._summariser, self._settings(), window=self._window(), secrets=self._secrets
+                found = await self._background().finish(
+                    self._conversation.ledger, instructions=order.instructions, on_progress=self._tell_progress
                 )
-            return self._commit(order, planned, summary, await self._manifest())
+                if isinstance(found, Skip):
+                    return CompactionOutcome(reason, "skipped", message=found.reason)
+                prepared = found
+            return self._commit(order, prepared, await self._manifest())
         except (CompactionError, ModelError, SessionFileError) as error:
             return CompactionOutcome(reason, "failed", message=str(error), error=error)
 
-    def _commit(self, order: _Order, planned: Plan, summary: Summary, manifest: str | None) -> CompactionOutcome:
+    def _background(self) -> Background:
+        """The writer for the settings and the window in force; another one when they changed."""
+        wanted = (self._settings(), self._window())
+        if self._ahead is None or self._ahead_for != wanted:
+            self.cancel_ahead()
+            self._ahead_for = wanted
+            self._ahead = Background(self._summariser, wanted[0], window=wanted[1], secrets=self._secrets)
+        return self._ahead
+
+    def _tell_progress(self, progress: Progress) -> None:
+        self._hub.emit(
+            CompactionProgress(
+                part=progress.part,
+                window=progress.window,
+                windows=progress.windows,
+                characters=progress.characters,
+            )
+        )
+
+    def _commit(self, order: _Order, prepared: Prepared, manifest: str | None) -> CompactionOutcome:
+        planned, summary = prepared.plan, prepared.summary
         history = attempt_history(self._conversation.entries)
         details: dict[str, Json] = {
             "trigger": TRIGGERS[order.reason],
@@ -158,6 +199,8 @@ class Compactor:
             "durationMs": self._elapsed_ms(order),
             "windowNumber": history.completed + 1,
             "ineffectiveBefore": history.ineffective_in_a_row,
+            "writtenAhead": prepared.ahead,
+            "waitedMs": round(prepared.waited_s * 1000),
         }
         entry = compaction_entry(
             planned,

@@ -71,6 +71,7 @@ class SessionLog:
         self.damage = tuple(damage)
         """Sentences about lines that could not be read; they stay in the file and are passed over."""
         self._descriptor: int | None = descriptor
+        self._has_entries = bool(entries) or bool(damage)
 
     @classmethod
     def open(cls, path: Path, *, cwd: Path) -> Self:
@@ -111,6 +112,7 @@ class SessionLog:
         if self._descriptor is None:
             raise SessionFileError(self.path, "is closed; open the session again")
         _write(self._descriptor, self.path, encode_line(entry))
+        self._has_entries = True
 
     def sync(self) -> None:
         """Have the disk store everything that was appended."""
@@ -118,9 +120,11 @@ class SessionLog:
             os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Close and unlock the file. Closing twice is fine."""
+        """Close and unlock the file; one that holds a header alone is removed. Closing twice is fine."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
+            if not self._has_entries:
+                self.path.unlink(missing_ok=True)
             os.close(descriptor)
 
     def __enter__(self) -> Self:

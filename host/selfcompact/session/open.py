@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import anyio
 import platformdirs
 
-from host_bridge.host_end import Dispatcher
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, TextSummariser
+from host_bridge.dispatcher import Dispatcher
+from selfcompact.compaction.secrets import secret_values
+from selfcompact.compaction.settings import CompactionSettings, settings_for_window
+from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, Summariser
 from selfcompact.compaction.tokens import ScriptAwareEstimator
-from selfcompact.errors import WorkspaceError
 from selfcompact.events import WarningRaised
 from selfcompact.kernel import Kernel, open_kernel
 from selfcompact.models.model import Model
@@ -25,10 +28,12 @@ from selfcompact.session.hook_commands import AfterCommand, BeforeCommand
 from selfcompact.session.hooks import Hooks
 from selfcompact.session.log import SessionLog
 from selfcompact.session.session import Session, closing
+from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.stream import EventHub
 from selfcompact.session.turn import IPYTHON, TurnRunner
-from selfcompact.settings import Settings, load_settings
+from selfcompact.settings import LoadedSettings, Settings, load_settings
 from selfcompact.skills import system_prompt
+from selfcompact.workspace import checked_workspace
 
 
 def new_session_file(workspace: Path, root: Path | None = None) -> Path:
@@ -39,15 +44,28 @@ def new_session_file(workspace: Path, root: Path | None = None) -> Path:
     return root / slug[-100:] / f"{stamp}.jsonl"
 
 
+@dataclass(frozen=True)
+class Wishes:
+    """How a session should be, as its opener said it; the arguments of `open_session`."""
+
+    model: Model
+    workspace: Path
+    settings: Settings
+    watch: SettingsWatch
+    system: str
+    summariser: Summariser
+    hooks: Hooks
+
+
 @asynccontextmanager
 async def open_session(
     model: Model,
     *,
     workspace: Path | str = ".",
     session_file: Path | str | None = None,
-    settings: Settings | None = None,
+    settings: Settings | LoadedSettings | None = None,
     system: str | None = None,
-    summariser: TextSummariser | OfflineSummariser | None = None,
+    summariser: Summariser | None = None,
     hooks: Hooks | None = None,
 ) -> AsyncIterator[Session]:
     """Open a session: a kernel in its sandbox, the log, and everything between them.
@@ -59,7 +77,8 @@ async def open_session(
             without summaries is summarised offline.
         workspace: the directory the agent works in; an existing one.
         session_file: made when missing, continued when there; None makes a new one under the user's data directory.
-        settings: None reads them from the usual places (`selfcompact.settings`).
+        settings: None reads them from the usual places (`selfcompact.load_settings`), and the project's file is
+            looked at again at each boundary; `Settings` hold as they are.
         system: the whole system prompt; None takes ours, with the compact skill in it when cells may call it.
         summariser: another writer of summaries.
         hooks: called round each compaction, before the commands that the settings name.
@@ -68,44 +87,76 @@ async def open_session(
         UsageError: the workspace, the session file, a setting or the sandbox cannot be used.
         KernelStartError: the kernel did not become ready.
     """
-    workspace = _checked_workspace(Path(workspace))
-    settings = settings or load_settings(workspace).settings
-    system = system if system is not None else system_prompt(agent_callable=settings.compaction.agent_callable)
-    path = Path(session_file) if session_file is not None else new_session_file(workspace)
-    dispatcher, hub = Dispatcher(), EventHub()
-    with SessionLog.open(path.absolute(), cwd=workspace) as log:
-        conversation = Conversation(log, overhead_tokens=_overhead_tokens(system))
-        async with open_kernel(settings.kernel, settings.sandbox, workspace=workspace, dispatcher=dispatcher) as kernel:
-            conversation.change_model(model.provider, model.model_id)
-            session = Session(
-                conversation=conversation,
-                turns=TurnRunner(conversation, model, kernel, system=system, hub=hub, cache_key=log.header.id),
-                dispatcher=dispatcher,
-                hub=hub,
-                settings=settings,
-                header=log.header,
-                session_file=log.path,
-                workspace=workspace,
-                kernel=kernel,
-            )
-            compactor = Compactor(
+    folder = checked_workspace(Path(workspace))
+    loaded = load_settings(folder) if settings is None else settings
+    fitting = _fitting(loaded.settings if isinstance(loaded, LoadedSettings) else loaded, model)
+    wishes = Wishes(
+        model=model,
+        workspace=folder,
+        settings=fitting,
+        watch=SettingsWatch(loaded if isinstance(loaded, LoadedSettings) else None),
+        system=system if system is not None else system_prompt(agent_callable=fitting.compaction.agent_callable),
+        summariser=summariser or default_summariser(model),
+        hooks=all_hooks(fitting.compaction, hooks),
+    )
+    path = Path(session_file) if session_file is not None else new_session_file(folder)
+    dispatcher = Dispatcher()
+    with SessionLog.open(path.absolute(), cwd=folder) as log:
+        async with (
+            open_kernel(fitting.kernel, fitting.sandbox, workspace=folder, dispatcher=dispatcher) as kernel,
+            assembled(wishes, log, kernel, dispatcher) as session,
+        ):
+            yield session
+
+
+@asynccontextmanager
+async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher: Dispatcher) -> AsyncIterator[Session]:
+    """Put a session together from what is open already, and close it at the end.
+
+    Tasks of the session live in a task group of this block, so they end with it.
+    """
+    hub, model = EventHub(), wishes.model
+    conversation = Conversation(log, overhead_tokens=_overhead_tokens(wishes.system))
+    conversation.change_model(model.provider, model.model_id)
+    session = Session(
+        conversation=conversation,
+        turns=TurnRunner(conversation, model, kernel, system=wishes.system, hub=hub, cache_key=log.header.id),
+        dispatcher=dispatcher,
+        hub=hub,
+        settings=wishes.settings,
+        header=log.header,
+        session_file=log.path,
+        workspace=wishes.workspace,
+        kernel=kernel,
+        watch=wishes.watch,
+    )
+
+    async def manifest() -> str:
+        return (await kernel.names()).to_text()
+
+    async with anyio.create_task_group() as tasks:
+        session.attach(
+            Compactor(
                 conversation,
                 settings=lambda: session.settings.compaction,
                 window=lambda: session.context_window,
                 target=session.target,
-                summariser=summariser or default_summariser(model),
+                summariser=wishes.summariser,
                 hub=hub,
-                manifest=lambda: _manifest(kernel),
-                hooks=all_hooks(settings.compaction, hooks),
+                manifest=manifest,
+                hooks=wishes.hooks,
+                tasks=tasks,
+                secrets=secret_values(os.environ),
             )
-            session.attach(compactor)
-            async with closing(session):
-                for sentence in log.damage:
-                    hub.emit(WarningRaised(message=sentence))
-                yield session
+        )
+        async with closing(session):
+            for sentence in log.damage:
+                hub.emit(WarningRaised(message=sentence))
+            yield session
+        tasks.cancel_scope.cancel()
 
 
-def default_summariser(model: Model) -> TextSummariser | OfflineSummariser:
+def default_summariser(model: Model) -> Summariser:
     """Who writes the summaries of a session with this model, when nobody was named."""
     if isinstance(model, ScriptedModel) and not model.summarises:
         return OfflineSummariser()
@@ -122,19 +173,12 @@ def all_hooks(settings: CompactionSettings, hooks: Hooks | None) -> Hooks:
     )
 
 
-async def _manifest(kernel: Kernel) -> str:
-    return (await kernel.names()).to_text()
+def _fitting(settings: Settings, model: Model) -> Settings:
+    window = settings.context_window or model.context_window
+    return settings.model_copy(update={"compaction": settings_for_window(settings.compaction, window)})
 
 
 def _overhead_tokens(system: str) -> int:
     """Tokens of what every request carries beside its messages: the system prompt and the tool's schema."""
     estimator = ScriptAwareEstimator()
     return estimator.text(system) + estimator.text(f"{IPYTHON.name}{IPYTHON.description}{IPYTHON.parameters}")
-
-
-def _checked_workspace(workspace: Path) -> Path:
-    if not workspace.exists():
-        raise WorkspaceError(workspace, "does not exist; make it, or name another one")
-    if not workspace.is_dir():
-        raise WorkspaceError(workspace, "is not a directory; name one")
-    return workspace.resolve()

@@ -15,11 +15,12 @@ from pathlib import Path
 import anyio
 
 from host_bridge.host_end import Dispatcher
-from selfcompact.compaction.budget import threshold_tokens
+from selfcompact.compaction.budget import exceeds, threshold_tokens
 from selfcompact.compaction.plan import Skip
+from selfcompact.compaction.settings import CompactionSettings, settings_for_window
 from selfcompact.entries import SessionHeader
-from selfcompact.errors import ContextOverflow
-from selfcompact.events import AutoCompactionDisarmed, ModelChanged
+from selfcompact.errors import ContextOverflow, SettingsError
+from selfcompact.events import AutoCompactionDisarmed, ModelChanged, WarningRaised
 from selfcompact.kernel import Kernel
 from selfcompact.messages import Message, user
 from selfcompact.models.model import Model
@@ -30,12 +31,16 @@ from selfcompact.session.conversation import Conversation
 from selfcompact.session.inbox import Inbox
 from selfcompact.session.requests import PendingRequest, RequestSlot, floor_reason
 from selfcompact.session.run import Run, RunResult
+from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.skill_end import SkillEnd
 from selfcompact.session.state import SessionState, State
 from selfcompact.session.status import ContextStatus, percent_of
 from selfcompact.session.stream import EventHub, EventStream
 from selfcompact.session.turn import TurnRunner
 from selfcompact.settings import Settings
+
+NEAR_SHARE = 0.9
+"""Of the threshold: above it, the summary of the threshold compaction that is coming is begun ahead."""
 
 
 @dataclass
@@ -66,12 +71,15 @@ class Session:
         session_file: Path,
         workspace: Path,
         kernel: Kernel,
+        watch: SettingsWatch,
     ) -> None:
         self._conversation, self._turns, self._hub = conversation, turns, hub
         self.settings, self.header, self.session_file, self.workspace = settings, header, session_file, workspace
-        self.kernel = kernel
+        self.kernel, self._watch = kernel, watch
         self._state, self._slot, self._inbox = SessionState(), RequestSlot(), Inbox()
-        self._skill = SkillEnd(dispatcher, hub, self._slot, status=self.status, refusal=self._refusal)
+        self._skill = SkillEnd(
+            dispatcher, hub, self._slot, status=self.status, refusal=self._refusal, pending_changed=self._write_ahead
+        )
         self._scope: anyio.CancelScope | None = None
         self._running = False
         self._manual: _Manual | None = None
@@ -125,7 +133,7 @@ class Session:
             percent=percent_of(ledger.reported_tokens, window),
             scheduled=self._slot.pending is not None,
             estimated_tokens=ledger.estimated_tokens,
-            threshold_tokens=threshold_tokens(self.settings.compaction, window) if window else None,
+            threshold_tokens=threshold_tokens(self.settings.compaction, window),
             would_compact=reason is None,
             reason=reason,
         )
@@ -154,6 +162,8 @@ class Session:
         finally:
             self._running, self._scope = False, None
             result = run.finish(result)
+            if result.status != "done":
+                self._compactor.cancel_ahead()
             self._settle_manual(None)
             self._state.settle()
         return result
@@ -235,6 +245,7 @@ class Session:
         if self._state.value == "closed":
             return
         await self.abort()
+        self._compactor.cancel_ahead()
         self._state.close()
         self._hub.close()
 
@@ -242,11 +253,9 @@ class Session:
 
     def decide(self, overflow: ContextOverflow | None, *, wants_more: bool) -> Decision:
         """What to do at this boundary."""
+        self._notice_settings()
         settings, ledger = self.settings.compaction, self._conversation.ledger
-        window = self._window_ahead()
-        threshold = threshold_tokens(settings, window) if window else None
-        if threshold is not None and ledger.estimated_tokens > threshold and isinstance(self._compactor.plan(), Skip):
-            threshold = None  # nothing can be summarised: firing would only make noise at every boundary
+        too_large = exceeds(settings, self._window_ahead(), ledger.estimated_tokens, ledger.media_bytes)
         attempts = attempt_history(self._conversation.entries)
         self._tell_disarmed(attempts)
         return boundary(
@@ -255,7 +264,8 @@ class Session:
                 manual=PendingRequest(0, self._manual.instructions) if self._manual else None,
                 overflow=str(overflow) if overflow else None,
                 estimated_tokens=ledger.estimated_tokens,
-                threshold_tokens=threshold,
+                # When nothing can be summarised, firing would only make noise at every boundary.
+                over_threshold=too_large and not isinstance(self._compactor.plan(), Skip),
                 enabled=settings.enabled,
                 attempts=attempts,
                 max_in_a_row=settings.max_attempts_in_a_row,
@@ -282,14 +292,52 @@ class Session:
         return outcome
 
     async def prepare_request(self) -> None:
-        """Put a model change that was asked for into effect."""
+        """Put a model change that was asked for into effect; begin a summary that will be needed soon."""
         model, self._next_model = self._next_model, None
         if model is not None:
             self._turns.model = model
+            self._use(self.settings.compaction, self.context_window)
             self._conversation.change_model(model.provider, model.model_id)
             self._hub.emit(ModelChanged(provider=model.provider, model_id=model.model_id))
+        if self._threshold_is_near():
+            self._compactor.begin_ahead(None)
 
     # Details
+
+    def _notice_settings(self) -> None:
+        """Take over what the project's settings file says now."""
+        changed = self._watch.changed(self._warn)
+        if changed is not None:
+            self._use(changed, self.context_window)
+            self._skill.switch(changed.agent_callable)
+
+    def _use(self, compaction: CompactionSettings, window: int | None) -> None:
+        try:
+            fitting = settings_for_window(compaction, window)
+        except SettingsError as error:
+            self._warn(str(error))
+            return
+        self.settings = self.settings.model_copy(update={"compaction": fitting})
+
+    def _threshold_is_near(self) -> bool:
+        """Whether the next boundary will probably compact by itself, going by the limits that it will ask."""
+        settings, tokens = self.settings.compaction, self._conversation.ledger.estimated_tokens
+        threshold = threshold_tokens(settings, self.context_window)
+        if threshold is None or tokens <= NEAR_SHARE * threshold:
+            return False
+        attempts = attempt_history(self._conversation.entries)
+        facts = BoundaryFacts(
+            estimated_tokens=tokens,
+            over_threshold=True,
+            enabled=settings.enabled,
+            attempts=attempts,
+            max_in_a_row=settings.max_attempts_in_a_row,
+            max_compactions=settings.max_compactions,
+        )
+        return isinstance(boundary(facts), Compact)
+
+    def _warn(self, sentence: str) -> None:
+        self._hub.emit(WarningRaised(message=sentence))
 
     def target(self) -> CompactionTarget:
         """Whose context is compacted."""
@@ -314,6 +362,13 @@ class Session:
             if done >= settings.max_compactions:
                 refusal = f"this session was compacted {done} times, which is as often as the operator allows"
         return refusal
+
+    def _write_ahead(self, pending: PendingRequest | None) -> None:
+        """Begin the summary of a request that was accepted, or give up that of one that was dropped."""
+        if pending is not None:
+            self._compactor.begin_ahead(pending.instructions)
+        else:
+            self._compactor.cancel_ahead()
 
     def _after(self, outcome: CompactionOutcome) -> None:
         if outcome.completed:

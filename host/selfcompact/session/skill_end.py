@@ -25,7 +25,8 @@ HANDLER_TIMEOUT_S = 10.0
 
 
 class SkillEnd:
-    """Answers cells for one session. `status` and `refusal` are asked of the session at each call.
+    """Answers cells for one session. `status` and `refusal` are asked of the session at each call; `pending_changed`
+    hears of each request that is accepted (the request) or dropped (None).
 
     Owns the registration of the handlers; `turn` is set by the run while a turn is active.
     """
@@ -38,9 +39,10 @@ class SkillEnd:
         *,
         status: Callable[[], ContextStatus],
         refusal: Callable[[str | None], str | None],
+        pending_changed: Callable[[PendingRequest | None], None],
     ) -> None:
         self._dispatcher, self._hub, self._slot = dispatcher, hub, slot
-        self._status, self._refusal = status, refusal
+        self._status, self._refusal, self._pending_changed = status, refusal, pending_changed
         self._enabled = False
         self.turn: int | None = None
 
@@ -68,6 +70,7 @@ class SkillEnd:
         """Forget a pending request and say so."""
         dropped = self._slot.clear()
         if dropped is not None:
+            self._pending_changed(None)
             self._hub.emit(RequestDropped(cause=cause, custom_instructions=dropped.instructions))
 
     async def _on_status(self, _payload: StatusPayload) -> Mapping[str, Json]:
@@ -79,6 +82,8 @@ class SkillEnd:
         refusal = self._refusal(payload.instructions)
         if refusal is not None:
             return {"scheduled": False, "reason": refusal}
-        self._slot.put(PendingRequest(self.turn, payload.instructions))
+        request = PendingRequest(self.turn, payload.instructions)
+        self._slot.put(request)
+        self._pending_changed(request)
         self._hub.emit(CompactionScheduled(custom_instructions=payload.instructions))
         return {"scheduled": True, "note": SCHEDULED_NOTE}

@@ -6,44 +6,47 @@ memory, not progress; the events are small and share their messages.
 
 from __future__ import annotations
 
-import math
+from collections import deque
 from types import TracebackType
 from typing import Self
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+import anyio.lowlevel
 
 from selfcompact.events import Event
 
 
 class EventStream:
-    """One reader's events, from the moment it was made. Ends when the session closes or `aclose()` is called."""
+    """One reader's events, from the moment it was made. Ends when the session closes or `aclose()` is called.
 
-    def __init__(self, hub: EventHub, receive: MemoryObjectReceiveStream[Event]) -> None:
-        self._hub, self._receive = hub, receive
+    One task reads it. Forgetting it costs only what is queued; nothing has to be closed.
+    """
+
+    def __init__(self, hub: EventHub) -> None:
+        self._hub = hub
+        self._queue: deque[Event] = deque()
+        self._arrived = anyio.Event()
+        self._ended = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event:
-        try:
-            return await self._receive.receive()
-        except (anyio.EndOfStream, anyio.ClosedResourceError):
-            raise StopAsyncIteration from None
+        while not self._queue:
+            if self._ended:
+                raise StopAsyncIteration
+            await self._arrived.wait()
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        return self._take()
 
     def pending(self) -> list[Event]:
         """What has arrived and was not read yet; never waits."""
-        events: list[Event] = []
-        while True:
-            try:
-                events.append(self._receive.receive_nowait())
-            except (anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
-                return events
+        return [self._take() for _ in range(len(self._queue))]
 
     async def aclose(self) -> None:
         """Stop reading; the session forgets this reader."""
         self._hub.forget(self)
-        self._receive.close()
+        self.end()
 
     async def __aenter__(self) -> Self:
         return self
@@ -53,38 +56,52 @@ class EventStream:
     ) -> None:
         await self.aclose()
 
+    def put(self, event: Event) -> None:
+        """Queue an event; the hub calls it."""
+        self._queue.append(event)
+        self._arrived.set()
+
+    def end(self) -> None:
+        """Nothing more will come; what is queued can still be read."""
+        self._ended = True
+        self._arrived.set()
+
+    def _take(self) -> Event:
+        event = self._queue.popleft()
+        if not self._queue and not self._ended:
+            self._arrived = anyio.Event()
+        return event
+
 
 class EventHub:
     """Where the session emits. Nothing here awaits, so emitting is safe in shielded and cancelled code."""
 
     def __init__(self) -> None:
-        self._senders: dict[EventStream, MemoryObjectSendStream[Event]] = {}
+        self._streams: list[EventStream] = []
         self._closed = False
 
     def open(self) -> EventStream:
-        """A new reader. After `close()` it is empty."""
-        send, receive = anyio.create_memory_object_stream[Event](math.inf)
-        stream = EventStream(self, receive)
+        """A new reader. After `close()` it is empty and at its end."""
+        stream = EventStream(self)
         if self._closed:
-            send.close()
+            stream.end()
         else:
-            self._senders[stream] = send
+            self._streams.append(stream)
         return stream
 
     def emit(self, event: Event) -> None:
         """Give an event to every reader."""
-        for send in self._senders.values():
-            send.send_nowait(event)
+        for stream in self._streams:
+            stream.put(event)
 
     def forget(self, stream: EventStream) -> None:
-        """Close a reader's queue."""
-        send = self._senders.pop(stream, None)
-        if send is not None:
-            send.close()
+        """Give a reader no more."""
+        if stream in self._streams:
+            self._streams.remove(stream)
 
     def close(self) -> None:
         """End all streams once they have been read to the end."""
         self._closed = True
-        for send in self._senders.values():
-            send.close()
-        self._senders.clear()
+        for stream in self._streams:
+            stream.end()
+        self._streams.clear()
