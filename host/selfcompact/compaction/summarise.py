@@ -11,6 +11,7 @@ from selfcompact.compaction import budget
 from selfcompact.compaction.contract import with_turn
 from selfcompact.compaction.fold import Folder, Progress, Tally, Task
 from selfcompact.compaction.keep import Kept, kept_literals
+from selfcompact.compaction.offline import fitting_tokens
 from selfcompact.compaction.plan import Plan
 from selfcompact.compaction.retry import Sleep
 from selfcompact.compaction.secrets import Redactor
@@ -169,7 +170,7 @@ def _offline(
     plan: Plan, summariser: OfflineSummariser, settings: CompactionSettings, redact: Callable[[str], str]
 ) -> str:
     limit = budget.summary_tokens(settings.reserve_tokens, plan.window)
-    return summariser.write(plan, int(limit / plan.ratio), redact)
+    return summariser.write(plan, fitting_tokens(plan, int(limit / plan.ratio)), redact)
 
 
 def _finished(
