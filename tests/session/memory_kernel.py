@@ -18,7 +18,7 @@ from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.summarisers import ModelSummariser
 from selfcompact.errors import ModelError
 from selfcompact.kernel import CellResult, Kernel, StateManifest
-from selfcompact.session.log import SessionLog
+from selfcompact.log import SessionLog
 from selfcompact.session.open import Wishes, assembled
 from selfcompact.session.settings_watch import SettingsWatch
 
