@@ -156,7 +156,7 @@ class _Walk:
                 return
         if self.wanted is not None and self.found and gap is not None:
             self._walk(gap, bridging=True)
-        elif self.wanted is not None and self.found:
+        elif self.wanted is not None and self.found and not bridging:
             self.damage.append(f"{self.path}: entry {self.wanted} is named as a parent but is not there")
 
     def _is_next(self, entry: Entry) -> bool:

@@ -66,6 +66,7 @@ class SessionLog:
             raise SessionFileError(path, f"cannot be opened ({error.strerror}); choose another file") from error
         try:
             _lock(descriptor, path)
+            _set_torn_header_aside(descriptor, path)
             if os.fstat(descriptor).st_size == 0:
                 header = SessionHeader(
                     version=FORMAT_VERSION,
@@ -157,6 +158,22 @@ def _write(descriptor: int, path: Path, line: bytes) -> None:
     except OSError as error:
         os.ftruncate(descriptor, size)
         raise SessionFileError(path, f"cannot be written ({error.strerror}); make room and try again") from error
+
+
+_BEGINNING = b'{"type":"session"'
+
+
+def _set_torn_header_aside(descriptor: int, path: Path) -> None:
+    """A session whose very first write did not end is begun again. Any other file without a header is no session."""
+    size = os.fstat(descriptor).st_size
+    tail = torn_tail(descriptor)
+    if size == 0 or len(tail) != size or tail[: len(_BEGINNING)] != _BEGINNING[: len(tail)]:
+        return
+    try:
+        json.loads(tail)
+    except ValueError:
+        path.with_name(f"{path.name}.torn-{size}").write_bytes(tail)
+        os.ftruncate(descriptor, 0)
 
 
 def _set_torn_tail_aside(descriptor: int, path: Path) -> None:
