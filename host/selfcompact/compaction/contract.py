@@ -119,6 +119,20 @@ def with_turn(summary: str, prefix: str) -> str:
     return f"{summary}\n\n## {TURN_SECTION}\n{demoted(prefix)}"
 
 
+def with_notes(summary: str, notes: Sequence[str], contract: Contract = SECTIONS_CONTRACT) -> str:
+    """The summary with further items in the contract's last section."""
+    _, sections = parse_sections(summary)
+    last = contract.headings[-1]
+    lines = "\n".join(f"- {note}" for note in notes)
+    parts: list[str] = []
+    for section in sections:
+        body = section.body
+        if section.heading == last:
+            body = lines if body == NONE else f"{body}\n{lines}"
+        parts.append(f"## {section.heading}\n{body}")
+    return "\n\n".join(parts)
+
+
 def demoted(text: str) -> str:
     """Headings one level lower, outside code fences."""
     lines: list[str] = []

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from selfcompact.compaction import budget
-from selfcompact.compaction.contract import with_turn
+from selfcompact.compaction import budget, facts
+from selfcompact.compaction.contract import with_notes, with_turn
 from selfcompact.compaction.fold import Folder, Progress, Tally, Task
 from selfcompact.compaction.keep import Kept, kept_literals
 from selfcompact.compaction.offline import fitting_tokens
@@ -166,6 +166,14 @@ def _context(plan: Plan) -> str:
     return "\n".join(lines)
 
 
+def missing_questions(plan: Plan, text: str, redact: Callable[[str], str]) -> tuple[str, ...]:
+    """Questions that nobody answered, that leave the context, and that the summary does not have."""
+    open_ones = facts.open_questions((*plan.removed, *plan.kept))
+    kept = [text_of(message) for message in plan.kept]
+    leaving = (redact(question) for question in open_ones if not any(question in said for said in kept))
+    return tuple(question for question in leaving if question not in text)
+
+
 def _offline(
     plan: Plan, summariser: OfflineSummariser, settings: CompactionSettings, redact: Callable[[str], str]
 ) -> str:
@@ -184,6 +192,10 @@ def _finished(
     failure: str | None = None,
 ) -> Summary:
     tally = tally or Tally()
+    questions = () if offline else missing_questions(plan, text, redact)
+    if questions:
+        text = with_notes(text, [f"Open question: {question}" for question in questions])
+        tally.repairs.append("an open question of the last message was added word for word")
     kept = kept_literals(
         plan.instructions,
         earlier=plan.earlier_literals,
