@@ -15,6 +15,7 @@ from traitlets import default
 from traitlets.config import Config
 
 from host_bridge.inside.kernel import AgentKernel
+from host_bridge.inside.streams import remember_threads
 
 IOPUB_QUEUE = 50_000
 """Messages that IOPub keeps for a slow reader before it drops one. Their size is bounded, so this is bounded too."""
@@ -68,6 +69,7 @@ class KernelApp(IPKernelApp):
         shell: Any = self.shell
         shell.user_ns["compact"] = compact
         shell.user_ns_hidden["compact"] = compact
+        remember_threads()
         super().init_code()
 
 

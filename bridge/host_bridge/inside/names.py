@@ -12,6 +12,7 @@ from typing import Any
 
 MAX_NAMES = 100
 _MAX_TEXT = 100
+_MAX_BITS = 200  # sixty digits; converting more takes time that grows with the square
 _SIZED = (dict, list, tuple, set, frozenset, bytes, bytearray)
 
 
@@ -19,17 +20,7 @@ class Listing:
     """Displays itself as JSON: the living names, newest last, and how many were left out."""
 
     def __init__(self) -> None:
-        from IPython import get_ipython
-
-        shell = get_ipython()
-        hidden = shell.user_ns_hidden
-        self._names = [
-            (name, value)
-            for name, value in list(shell.user_ns.items())
-            if not name.startswith("_")
-            and not (name in hidden and hidden[name] is value)
-            and name not in ("In", "Out", "exit", "quit", "get_ipython", "open")
-        ]
+        self._names = living_names()
 
     def _repr_mimebundle_(self, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
         newest = self._names[-MAX_NAMES:]
@@ -38,6 +29,21 @@ class Listing:
             "application/json": {"names": entries, "omitted": len(self._names) - len(newest)},
             "text/plain": "",
         }
+
+
+def living_names() -> list[tuple[str, Any]]:
+    """The variables that the agent made, oldest first; not what IPython and the host put there."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    hidden = shell.user_ns_hidden
+    return [
+        (name, value)
+        for name, value in list(shell.user_ns.items())
+        if not name.startswith("_")
+        and not (name in hidden and hidden[name] is value)
+        and name not in ("In", "Out", "exit", "quit", "get_ipython", "open")
+    ]
 
 
 def describe(value: object) -> dict[str, str]:
@@ -53,8 +59,9 @@ def describe(value: object) -> dict[str, str]:
 def _shape(value: Any, kind: type) -> str:
     name = kind.__name__
     if value is None or kind in (bool, int, float, complex):
-        text = repr(value) if not isinstance(value, int) or value.bit_length() < 200 else "int, very large"
-        return f"{name} {text}" if value is not None else "None"
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            return f"{name} of {value.bit_length():,} bits"
+        return f"{name} {value!r}" if value is not None else "None"
     if kind is str:
         return f"str of {len(value):,} characters"
     if kind in _SIZED:

@@ -9,6 +9,7 @@ cell which is killed later has shown where it was. Python 3.9; ipykernel 6.29 an
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import OrderedDict, deque
 from typing import Any
@@ -22,6 +23,25 @@ RELEASE_S = 1.0
 
 _KEPT_CELLS = 16
 """Cells whose threads may still print; older ones start with a new head."""
+
+
+_HEADER = "host_bridge_header"
+
+
+def remember_threads() -> None:
+    """Let each new thread keep the header of the cell that starts it, so that what it prints later is told apart.
+
+    Threads of a pool are left out: they work for whichever cell gives them work.
+    """
+    start = threading.Thread.start
+
+    def start_with_header(thread: threading.Thread) -> None:
+        target = getattr(thread, "_target", None)
+        if isinstance(sys.stdout, CappedStream) and getattr(target, "__module__", "") != "concurrent.futures.thread":
+            setattr(thread, _HEADER, sys.stdout.parent_header)
+        start(thread)
+
+    threading.Thread.start = start_with_header  # type: ignore[assignment]  # there is no hook for this
 
 
 class _Budget:
@@ -61,16 +81,33 @@ class _Budget:
 class CappedStream(OutStream):
     """An `OutStream` with a budget for each cell. Any thread may write; a forked child sends only its head."""
 
+    _last_written: CappedStream | None = None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._budgets: OrderedDict[str, _Budget] = OrderedDict()
         self._budget_lock = threading.RLock()
         self._release_pending = False
         super().__init__(*args, **kwargs)
 
+    @property
+    def parent_header(self) -> dict[str, Any]:
+        """The header of the cell that this thread or task belongs to: that of the cell which started it."""
+        try:
+            header: dict[str, Any] = self._parent_header.get()
+        except LookupError:
+            header = getattr(threading.current_thread(), _HEADER, None) or self._parent_header_global
+        return header
+
+    @parent_header.setter
+    def parent_header(self, header: dict[str, Any]) -> None:
+        self._parent_header_global = header
+        self._parent_header.set(header)
+
     def write(self, string: str) -> int:
-        """Write, within the budget of the cell that this thread belongs to."""
+        """Write, within the budget of the cell that this thread belongs to, after what the other stream has."""
         if not isinstance(string, str):
             raise TypeError(f"write() argument must be str, not {type(string)}")
+        self._keep_order()
         with self._budget_lock:
             now = self._budget().take(string)
         if now:
@@ -95,6 +132,12 @@ class CappedStream(OutStream):
             budget = self._budget()
             omitted, budget.omitted = budget.omitted, 0
         return omitted
+
+    def _keep_order(self) -> None:
+        """Let the other stream's text go first. Each is sent about five times a second, one after the other."""
+        other, CappedStream._last_written = CappedStream._last_written, self
+        if other is not None and other is not self and not other.closed and self._is_master_process():
+            other.flush()
 
     def _budget(self) -> _Budget:
         header = self.parent_header

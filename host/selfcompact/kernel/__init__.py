@@ -3,6 +3,7 @@
 from selfcompact.kernel.kernel import Kernel, SandboxInfo, open_kernel
 from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
 from selfcompact.kernel.result import CellResult
+from selfcompact.kernel.snapshot import Skipped, SnapshotReport
 from selfcompact.kernel.state import LivingName, StateManifest
 
 __all__ = [
@@ -12,6 +13,8 @@ __all__ = [
     "LivingName",
     "SandboxInfo",
     "SandboxPolicy",
+    "Skipped",
+    "SnapshotReport",
     "StateManifest",
     "open_kernel",
 ]

@@ -109,6 +109,18 @@ class Channels:
         finally:
             del self._replies[message_id]
 
+    async def evaluate(self, expressions: Mapping[str, str], timeout_s: float) -> dict[str, Any] | None:
+        """Evaluate expressions of ours silently: no cell, no history, no `_`, no execution count."""
+        content = {
+            "code": "",
+            "silent": True,
+            "store_history": False,
+            "user_expressions": dict(expressions),
+            "allow_stdin": False,
+            "stop_on_error": False,
+        }
+        return await self.ask("shell", "execute_request", content, timeout_s)
+
     def start_cell(self, code: str, cell: Cell) -> str:
         """Send a cell to be run; its output and its reply go to `cell` until `forget_cell`."""
         content = {
@@ -117,7 +129,7 @@ class Channels:
             "store_history": True,
             "user_expressions": {},
             "allow_stdin": False,
-            "stop_on_error": True,
+            "stop_on_error": False,  # it would abort the next cell too, when that comes quickly after an error
         }
         message_id, parts = self._wire.pack("execute_request", content)
         self._cells[message_id] = cell

@@ -64,15 +64,25 @@ class Generation:
     """A kernel that is up. Made by `run_generation`, whose task owns it; other tasks use `channels` and the events."""
 
     def __init__(
-        self, number: int, process: OwnedProcess, channels: Channels, stats: BridgeStats, held_back: tuple[str, ...]
+        self,
+        number: int,
+        process: OwnedProcess,
+        channels: Channels,
+        stats: BridgeStats,
+        directories: tuple[Path, Path],
     ) -> None:
         self.number, self.process, self.channels, self.stats = number, process, channels, stats
-        self.held_back = held_back
+        self._directories = directories
         self.pid = process.pid
         self.stop, self.dead, self.closed = anyio.Event(), anyio.Event(), anyio.Event()
         self.death: KernelDied | None = None
         self.wedged = False
         """Set with `stop` for a kernel that did not answer: it is killed without being asked to end."""
+
+    def shared_file(self, name: str) -> tuple[Path, str]:
+        """A file in the directory that host and kernel share, as each of them sees it."""
+        outside, inside = self._directories
+        return outside / name, str(inside / name)
 
     @property
     def usable(self) -> bool:
@@ -177,6 +187,7 @@ class _Start:
             await process.wait()
             raise self.failed(f"its process ended with exit code {process.returncode}")
         process.find_kernel()
+        inside = INSIDE / "kernel" if self._recipe.policy.kind == "bwrap" else self._runtime.kernel_dir
         address = self._server.address
         comm = CommEnd(
             self._server.line,
@@ -185,7 +196,7 @@ class _Start:
             send=lambda kind, content: channels.send("control", kind, content),
         )
         channels.on_comm = comm.receive
-        return Generation(number, process, channels, self._server.stats, provisioner.held_back)
+        return Generation(number, process, channels, self._server.stats, (self._runtime.kernel_dir, inside))
 
     def failed(self, problem: str) -> KernelStartError:
         """The error that says how far the start came."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 
 from host_bridge.dispatcher import Dispatcher
 from host_bridge.line import BridgeStats
@@ -24,6 +25,15 @@ from selfcompact.kernel.cell import Cell, OnOutput
 from selfcompact.kernel.generation import KILL_WAIT_S, Generation, Recipe, run_generation
 from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
 from selfcompact.kernel.result import CellResult, CellStatus
+from selfcompact.kernel.snapshot import (
+    SNAPSHOT_TIMEOUT_S,
+    SnapshotReport,
+    copy_in,
+    copy_out,
+    load_expression,
+    report_from,
+    save_expression,
+)
 from selfcompact.kernel.state import ASK, StateManifest, manifest_from
 
 IDLE_WAIT_S = 1.0
@@ -156,16 +166,42 @@ class Kernel:
         if self._turn.locked():
             return StateManifest(False, self._count, reason="a cell is running")
         async with self._turn:
-            content = {
-                "code": "",
-                "silent": True,
-                "store_history": False,
-                "user_expressions": {"names": ASK},
-                "allow_stdin": False,
-                "stop_on_error": False,
-            }
-            reply = await generation.channels.ask("shell", "execute_request", content, STATE_TIMEOUT_S)
+            reply = await generation.channels.evaluate({"names": ASK}, STATE_TIMEOUT_S)
         return manifest_from(reply, generation.number)
+
+    async def snapshot(self, path: Path) -> SnapshotReport:
+        """Save the living variables to `path`; an older snapshot there is replaced at once or not at all.
+
+        Variables that cannot be saved, or are too large, are skipped and named. Waits for a running cell.
+        """
+        async with self._turn:
+            generation = self._current
+            if generation is None or not generation.usable:
+                return SnapshotReport(problem="no kernel is alive")
+            outside, inside = generation.shared_file("snapshot")
+            report = report_from(
+                await generation.channels.evaluate({"report": save_expression(inside)}, SNAPSHOT_TIMEOUT_S)
+            )
+            if report.problem:
+                return report
+            problem = await anyio.to_thread.run_sync(copy_out, outside, path)
+            outside.unlink(missing_ok=True)
+            return SnapshotReport(problem=problem) if problem else report
+
+    async def restore(self, path: Path) -> SnapshotReport:
+        """Bring the variables of a snapshot back into the kernel; says which came back and which are lost, and why.
+
+        Unpickling runs code, inside the sandbox only. Waits for a running cell.
+        """
+        async with self._turn:
+            generation = await self._living()
+            outside, inside = generation.shared_file("restore")
+            problem = await anyio.to_thread.run_sync(copy_in, path, outside)
+            if problem:
+                return SnapshotReport(problem=problem)
+            reply = await generation.channels.evaluate({"report": load_expression(inside)}, SNAPSHOT_TIMEOUT_S)
+            outside.unlink(missing_ok=True)
+            return report_from(reply)
 
     async def _run(self, generation: Generation, cell: Cell, timeout_s: float | None) -> CellStatus:
         """Wait for the cell, stop it when it must be stopped, and say how it ended."""

@@ -16,7 +16,7 @@ _ESCAPE = re.compile(
     \x1b (?: \[ [0-?]* [ -/]* [@-~]              # colours, cursor movements
            | \] [^\x07\x1b]* (?: \x07 | \x1b\\ )  # titles, links
            | [PX^_] [^\x1b]* \x1b\\               # device strings
-           | [ -/]* [0-~] )
+           | [ -/]* [0-OQ-WYZ\\`-~] )               # the rest: one letter, after marks
     """
 )
 _OPEN_ESCAPE = re.compile(r"\x1b[^\x1b]{0,63}\Z")

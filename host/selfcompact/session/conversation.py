@@ -20,9 +20,9 @@ from selfcompact.entries import (
     new_entry_id,
     now_iso,
 )
+from selfcompact.log import SessionLog
 from selfcompact.messages import AssistantMessage, Message, TextContent, ToolCall
 from selfcompact.session.history import build_history
-from selfcompact.session.log import SessionLog
 
 
 class Conversation:

@@ -20,13 +20,13 @@ from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummarise
 from selfcompact.compaction.tokens import ScriptAwareEstimator
 from selfcompact.events import WarningRaised
 from selfcompact.kernel import Kernel, open_kernel
+from selfcompact.log import SessionLog
 from selfcompact.models.model import Model
 from selfcompact.models.scripted import ScriptedModel
 from selfcompact.session.compactor import Compactor
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.hook_commands import AfterCommand, BeforeCommand
 from selfcompact.session.hooks import Hooks
-from selfcompact.session.log import SessionLog
 from selfcompact.session.session import Session, closing
 from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.stream import EventHub

@@ -1,0 +1,139 @@
+"""Keep a kernel's variables when a session is closed, and bring them back when it is opened again.
+
+The kernel writes and reads the snapshot inside its sandbox. The host only moves bytes: it never looks into the file,
+which was made by code it does not trust.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from selfcompact.kernel.output import plain
+
+SNAPSHOT_TIMEOUT_S = 60.0
+"""How long saving or restoring may take."""
+
+VARIABLE_BYTES = 64 * 1024 * 1024
+"""The largest variable that is saved; larger ones belong into files of the workspace."""
+
+TOTAL_BYTES = 256 * 1024 * 1024
+"""The largest snapshot, before compression."""
+
+_MAX_FIELD = 200
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A variable that did not go through, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class SnapshotReport:
+    """What a snapshot holds, or what a restore brought back.
+
+    `names` went through, `skipped` did not. `problem` says why nothing was done at all; it is empty otherwise.
+    """
+
+    names: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    problem: str = ""
+
+    def to_text(self) -> str:
+        """One paragraph for the model after a restore: which names are there again, and which are lost."""
+        if self.problem:
+            return f"No variables were restored: {self.problem}."
+        lost = "; ".join(f"{entry.name} ({entry.reason})" for entry in self.skipped)
+        parts = [f"Restored variables: {', '.join(self.names) or 'none'}."]
+        return " ".join([*parts, *([f"Lost variables: {lost}."] if lost else [])])
+
+
+def save_expression(path: str) -> str:
+    """What the kernel evaluates to save its variables to `path`, as it sees that path."""
+    limits = f"{VARIABLE_BYTES}, {TOTAL_BYTES}, {SNAPSHOT_TIMEOUT_S / 2}"
+    return f"__import__('host_bridge.inside.snapshot', fromlist=['save']).save({path!r}, {limits})"
+
+
+def load_expression(path: str) -> str:
+    """What the kernel evaluates to restore its variables from `path`, as it sees that path."""
+    return f"__import__('host_bridge.inside.snapshot', fromlist=['load']).load({path!r})"
+
+
+def report_from(reply: Mapping[str, Any] | None) -> SnapshotReport:
+    """Read the kernel's report. Whatever it is, the result is bounded: the kernel is not trusted."""
+    if reply is None:
+        return SnapshotReport(problem=f"the kernel did not answer within {SNAPSHOT_TIMEOUT_S:g} s")
+    try:
+        data = reply["user_expressions"]["report"]["data"]["application/json"]
+        return SnapshotReport(
+            tuple(_short(name) for name in data["names"]),
+            tuple(Skipped(_short(name), _short(reason)) for name, reason in data["skipped"]),
+            _short(data["problem"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        error = reply.get("user_expressions") or {}
+        said = error.get("report") if isinstance(error, Mapping) else None
+        why = f"{said.get('ename')}: {said.get('evalue')}" if isinstance(said, Mapping) else "no report"
+        return SnapshotReport(problem=_short(f"the kernel's report cannot be read ({why})"))
+
+
+def copy_out(source: Path, target: Path) -> str:
+    """Move the bytes that the kernel wrote to `target`, atomically; return why not, or nothing.
+
+    `source` lies in a directory that the kernel can write: it may be a link, a pipe, or far too large.
+    """
+    try:
+        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        return f"the kernel wrote no snapshot ({error.strerror})"
+    with os.fdopen(descriptor, "rb") as reader:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > 2 * TOTAL_BYTES:
+            return "what the kernel wrote is no snapshot"
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}-", delete=False) as writer:
+                try:
+                    _copy(reader.fileno(), writer.fileno(), status.st_size)
+                    os.fsync(writer.fileno())
+                    Path(writer.name).replace(target)
+                except BaseException:
+                    Path(writer.name).unlink(missing_ok=True)
+                    raise
+        except OSError as error:
+            return f"the snapshot cannot be written to {target} ({error.strerror})"
+    return ""
+
+
+def copy_in(source: Path, target: Path) -> str:
+    """Put a snapshot where the kernel can read it; return why not, or nothing."""
+    try:
+        with source.open("rb") as reader, target.open("xb") as writer:
+            _copy(reader.fileno(), writer.fileno(), os.fstat(reader.fileno()).st_size)
+    except OSError as error:
+        return f"{source} cannot be read ({error.strerror})"
+    return ""
+
+
+def _copy(source: int, target: int, size: int) -> None:
+    """Copy at most `size` bytes: the kernel may still be writing."""
+    while size > 0:
+        chunk = os.read(source, min(size, 1 << 20))
+        if not chunk:
+            return
+        view = memoryview(chunk)
+        while view:
+            view = view[os.write(target, view) :]
+        size -= len(chunk)
+
+
+def _short(value: object) -> str:
+    return " ".join(plain(str(value)).split())[:_MAX_FIELD]
