@@ -46,6 +46,7 @@ def compaction_entry(
     ours: dict[str, Json] = {
         "style": plan.style,
         "rebuild": plan.rebuild,
+        "number": plan.number,
         "summariser": summary.summariser,
         "offline": summary.offline,
         "requests": summary.requests,

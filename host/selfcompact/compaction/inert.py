@@ -16,9 +16,7 @@ BOUNDARY_TAGS = (
     "additional-context",
     "instructions",
     "turn-prefix",
-    "kernel",
     "system",
-    "current_focus",
 )
 """Names of tags that must not be forged; a hyphen stands for any of hyphen, underscore, space, or nothing."""
 

@@ -69,7 +69,7 @@ async def branch_summary(
     task = Task(
         part="branch",
         style=style,
-        contract=style.contract,
+        form=style.form,
         items=transcript(messages, redact=redact, drop_thinking=summariser.drops_thinking),
         window=window,
         output_tokens=budget.summary_tokens(settings.reserve_tokens, window, summariser.max_output_tokens),

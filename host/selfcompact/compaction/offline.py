@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from selfcompact.compaction import facts
-from selfcompact.compaction.contract import NONE, SECTIONS_CONTRACT, TURN_SECTION, parse_sections
+from selfcompact.compaction.contract import NONE
+from selfcompact.compaction.forms import Form, read_any
 from selfcompact.compaction.inert import without_host_markers
 from selfcompact.compaction.plan import Plan
 from selfcompact.messages import AssistantMessage, Message, is_real_user, text_of
@@ -67,7 +68,7 @@ class _Draft:
 
 
 def offline_summary(plan: Plan, *, budget_tokens: int, redact: Callable[[str], str] = str) -> str:
-    """A summary of what the plan takes out of the context, in the `sections` form, within `budget_tokens`.
+    """A summary of what the plan takes out of the context, in the form of its style, within `budget_tokens`.
 
     Pure: the same plan gives the same text. Never raises for what messages say.
     """
@@ -78,7 +79,7 @@ def offline_summary(plan: Plan, *, budget_tokens: int, redact: Callable[[str], s
     _take_requests(draft, messages, redact)
     _take_work(draft, messages, redact)
     _take_context(draft, plan, messages, redact)
-    return _fitted(draft, budget_tokens, plan.estimator.text)
+    return without_host_markers(_fitted(draft, plan.form, budget_tokens, plan.estimator.text))
 
 
 def fitting_tokens(plan: Plan, limit_tokens: int) -> int:
@@ -90,26 +91,14 @@ def fitting_tokens(plan: Plan, limit_tokens: int) -> int:
 def _take_previous(draft: _Draft, previous: str, *, renewed: bool) -> None:
     """Lines of an earlier summary. `renewed`: the user spoke since, so that old requests and questions are no longer
     the newest ones."""
-    preamble, sections = parse_sections(previous)
-    for line in preamble.splitlines():
-        draft.add(_NOTES, _item(line), 5)
-    for section in sections:
-        name = section.heading if section.heading in SECTIONS_CONTRACT.headings else _NOTES
-        for line in _items(section.body):
-            heading = re.match(r"### (.+)", line)
-            if heading:
-                name = (
-                    heading[1] if heading[1] in (_DONE, _BLOCKED) else _DONE if section.heading == "Progress" else name
-                )
-                continue
-            text = _item(line)
-            if name == _NEXT or text.startswith(_OUR_LINES) or (renewed and text.startswith(_QUESTION)):
-                continue
-            if renewed and text.startswith(_NEWEST):
-                draft.add(_NOTES, _EARLIER + text.removeprefix(_NEWEST), 3)
-                continue
-            place = _DONE if name == "Progress" or section.heading == TURN_SECTION else name
-            draft.add(place, text, _earlier_rank(place, text))
+    for heading, text in read_any(previous):
+        if heading == _NEXT or text.startswith(_OUR_LINES) or (renewed and text.startswith(_QUESTION)):
+            continue
+        if renewed and text.startswith(_NEWEST):
+            draft.add(_NOTES, _EARLIER + text.removeprefix(_NEWEST), 3)
+            continue
+        place = _DONE if heading == _DOING else heading
+        draft.add(place, text, _earlier_rank(place, text))
 
 
 def _earlier_rank(section: str, text: str) -> int:
@@ -184,14 +173,14 @@ def _take_context(draft: _Draft, plan: Plan, messages: Sequence[Message], redact
     draft.add(_NEXT, _GO_ON, 0)
 
 
-def _fitted(draft: _Draft, budget_tokens: int, tokens: Callable[[str], int]) -> str:
+def _fitted(draft: _Draft, form: Form, budget_tokens: int, tokens: Callable[[str], int]) -> str:
     """The draft's lines by rank, the newest first within a rank, as many as fit, in their own order."""
     ranked = [
         (rank, -order, section, text)
         for section, lines in draft.lines.items()
         for order, (text, rank) in enumerate(lines.items())
     ]
-    room = budget_tokens - tokens(_render({}))
+    room = budget_tokens - tokens(form.render({}))
     kept: set[tuple[str, str]] = set()
     for _, _, section, text in sorted(ranked, key=lambda item: item[:2]):
         cost = tokens(f"- [x] {text}\n")
@@ -201,39 +190,7 @@ def _fitted(draft: _Draft, budget_tokens: int, tokens: Callable[[str], int]) -> 
     chosen = {name: [text for text in lines if (name, text) in kept] for name, lines in draft.lines.items()}
     if not chosen.get(_GOAL) and draft.lines.get(_GOAL):
         chosen[_GOAL] = [_short(list(draft.lines[_GOAL])[-1], max(40, room * 3))]
-    return _render(chosen)
-
-
-def _render(lines: dict[str, list[str]]) -> str:
-    parts: list[str] = []
-    for name in SECTIONS_CONTRACT.headings:
-        parts.append(f"## {name}")
-        if name == "Progress":
-            for below, mark in ((_DONE, "[x] "), (_DOING, "[ ] "), (_BLOCKED, "")):
-                parts += [f"### {below}", _listed(lines.get(below, []), mark), ""]
-        else:
-            parts += [_listed(lines.get(name, [])), ""]
-    return without_host_markers("\n".join(parts).strip())
-
-
-def _listed(lines: Sequence[str], mark: str = "") -> str:
-    """A list; further lines of an item are indented, so that nothing in it can be taken for a heading."""
-    return "\n".join(f"- {mark}" + line.replace("\n", "\n  ") for line in lines) or NONE
-
-
-def _items(body: str) -> list[str]:
-    """The list items of a section, each with its indented lines; other lines stand for themselves."""
-    found: list[str] = []
-    for line in body.splitlines():
-        if line.startswith("  ") and found:
-            found[-1] += "\n" + line[2:]
-        elif line.strip():
-            found.append(line)
-    return found
-
-
-def _item(line: str) -> str:
-    return re.sub(r"^(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?", "", line.strip())
+    return form.render(chosen)
 
 
 def _short(text: str, limit: int = MAX_LINE_CHARS) -> str:
