@@ -20,7 +20,7 @@ async def test_a_cell_finds_what_a_compaction_replaced(opened: OpenSession) -> N
         sc.cell("await compact.run()"),
         sc.cell("hits = await compact.recall('database 31.7', limit=3)\n[(h['kind'], h['excerpt']) for h in hits]"),
         sc.cell("(await compact.entry(hits[0]['entry_id']))['text']"),
-        sc.cell("await compact.recall('no such' + ' thing at all')"),
+        sc.cell("await compact.recall('xy' * 3 + 'zzy')"),
         sc.cell("try:\n    await compact.entry('nowhere')\nexcept LookupError as error:\n    print(error)"),
         sc.say("ok"),
     ]

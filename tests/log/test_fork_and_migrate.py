@@ -16,6 +16,7 @@ from selfcompact.messages import CustomMessage
 
 from .test_reading import chain, say, write
 
+USER = {"role": "user", "timestamp": 1}
 REAL = Path(__file__).parents[1] / "data/pi-v1-large.jsonl"
 
 
@@ -56,7 +57,7 @@ def test_indices_of_version_1_become_ids_and_hook_messages_are_renamed(tmp_path:
     source = tmp_path / "v1.jsonl"
     records = [
         {"type": "session", "id": "s", "timestamp": "t", "cwd": "/"},
-        *({"type": "message", "timestamp": "t", "message": {"role": "user", "content": c, "timestamp": 1}} for c in "abc"),
+        *({"type": "message", "timestamp": "t", "message": {**USER, "content": text}} for text in "abc"),
         {"type": "compaction", "timestamp": "t", "summary": "s", "firstKeptEntryIndex": 2, "tokensBefore": 5},
         {"type": "message", "timestamp": "t",
          "message": {"role": "hookMessage", "customType": "x", "content": "c", "display": True, "timestamp": 1}},

@@ -8,7 +8,6 @@ text without spaces between words are found.
 from __future__ import annotations
 
 import itertools
-import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -24,6 +23,9 @@ from selfcompact.messages import AssistantMessage, Message, text_of
 
 SCHEMA_VERSION = 1
 EXCERPT_CHARS = 240
+AROUND = "\"'`()[]{}<>,;:!?"
+"""What is taken off the ends of a query's words: they are more often quoting than part of what is looked for."""
+
 MIN_TERM = 3
 """Characters of the shortest term that trigrams can find; shorter ones are looked for by reading."""
 
@@ -65,7 +67,7 @@ class Archive:
         Raises:
             SessionFileError: the log cannot be read.
         """
-        terms = [term for term in re.findall(r"\S+", query) if term.strip()]
+        terms = [term for word in query.split() if (term := word.strip(AROUND))]
         if not terms or limit < 1:
             return []
         with self._updated(on_progress) as connection:
