@@ -36,12 +36,19 @@ from selfcompact.skills import system_prompt
 from selfcompact.workspace import checked_workspace
 
 
-def new_session_file(workspace: Path, root: Path | None = None) -> Path:
-    """Where a new session of a workspace is kept: a folder per workspace under the user's data directory."""
-    root = root or Path(platformdirs.user_data_dir("selfcompact")) / "sessions"
-    slug = "-".join(part for part in workspace.parts if part != workspace.anchor) or "root"
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S-%f")
-    return root / slug[-100:] / f"{stamp}.jsonl"
+def sessions_folder(workspace: Path | None = None) -> Path:
+    """Where sessions are kept: a folder under the user's data directory, in it one for each workspace."""
+    root = Path(platformdirs.user_data_dir("selfcompact")) / "sessions"
+    if workspace is None:
+        return root
+    resolved = workspace.resolve()
+    slug = "-".join(part for part in resolved.parts if part != resolved.anchor) or "root"
+    return root / slug[-100:]
+
+
+def new_session_file(workspace: Path) -> Path:
+    """The file of a new session of a workspace; names sort by time."""
+    return sessions_folder(workspace) / f"{datetime.now(UTC).strftime('%Y-%m-%dT%H-%M-%S-%f')}.jsonl"
 
 
 @dataclass(frozen=True)
