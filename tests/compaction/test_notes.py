@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from selfcompact.compaction.notes import branch_summary, hand_over, offline_short_summary, short_summary
+from selfcompact.compaction.commit import short_summary as quoted_short_summary
+from selfcompact.compaction.notes import branch_summary, hand_over, short_summary
 from selfcompact.compaction.request import parts_of
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.summarisers import SummaryReply
@@ -53,5 +54,5 @@ async def test_a_branch_that_is_left_is_summarised_window_by_window_in_the_secti
 
 
 def test_without_a_model_the_short_summary_is_the_goal_and_the_state() -> None:
-    assert offline_short_summary(sections("Port it.")).startswith("Port it. Half is done")
-    assert len(offline_short_summary(sections("Port it. " * 400))) < 480
+    assert quoted_short_summary(sections("Port it.")).startswith("Port it. Do the second half")
+    assert len(quoted_short_summary(sections("Port it. " * 400))) < 480
