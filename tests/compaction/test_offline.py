@@ -99,6 +99,13 @@ def test_names_made_in_cells_are_told_with_what_they_were_made_of() -> None:
     assert names == {"cols": "{}", "Table": "class", "load": "function", "rows": "load('a')"}
 
 
+def test_what_the_last_cells_printed_is_quoted() -> None:
+    messages: list[Message] = [said("go"), *rounds(30, code="count({n})", result="looking\n{n} rows")]
+    done = section(summarised(messages), "Progress")
+    assert "`count(29)` printed last: 29 rows" in done
+    assert "count(3)`" not in done
+
+
 @pytest.mark.parametrize(
     ("messages", "questions"),
     [

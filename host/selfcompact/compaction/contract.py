@@ -17,6 +17,10 @@ TURN_SECTION = "Current Turn"
 """Where the host puts the summary of a split turn's beginning; no summariser is asked for it."""
 
 
+MAX_HEADING_CHARS = 200
+"""A longer line is no heading."""
+
+
 @dataclass(frozen=True)
 class Contract:
     """The headings of a form in their order, those that must have content, and headings below them."""
@@ -90,7 +94,7 @@ def parse_sections(text: str) -> tuple[str, tuple[Section, ...]]:
     fence = ""
     for line in text.splitlines():
         fence = fence_after(line, fence)
-        heading = None if fence else re.match(r"##[ \t]+(.+?)[ \t#]*$", line)
+        heading = None if fence or len(line) > MAX_HEADING_CHARS else re.match(r"##[ \t]+(.+?)[ \t#]*$", line)
         if heading:
             found.append((heading[1], []))
         else:
@@ -216,7 +220,11 @@ def _normal_headings(text: str, contract: Contract, repairs: list[str]) -> str:
     fence = ""
     for line in text.splitlines():
         fence = fence_after(line, fence)
-        match = None if fence else re.match(r"(#{1,4})[ \t]+\**(.+?)\**:?[ \t#]*$|\*\*([^*]+?):?\*\*:?[ \t]*$", line)
+        match = (
+            None
+            if fence or len(line) > MAX_HEADING_CHARS
+            else re.match(r"(#{1,4})[ \t]+\**(.+?)\**:?[ \t#]*$|\*\*([^*]+?):?\*\*:?[ \t]*$", line)
+        )
         if match:
             key = _key(match[2] or match[3])
             if key in known and key not in lower:

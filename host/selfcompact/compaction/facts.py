@@ -192,6 +192,22 @@ def error_lines(message: ToolResultMessage) -> tuple[str, ...]:
     return (last,) if last and message.is_error else ()
 
 
+def outcomes(messages: Iterable[Message]) -> tuple[str, ...]:
+    """What calls printed last, each with the first line of its cell or command; errors and silent calls left out."""
+    calls: dict[str, ToolCall] = {}
+    found: list[str] = []
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            calls.update((call.id, call) for call in message.tool_calls)
+        elif isinstance(message, ToolResultMessage) and not error_lines(message):
+            call = calls.get(message.tool_call_id)
+            code = next((v for k in ("code", "command") if call and isinstance(v := call.arguments.get(k), str)), "")
+            lines = [line.strip() for line in _ANSI.sub("", text_of(message)).splitlines() if line.strip()]
+            if code.strip() and lines:
+                found.append(f"`{_cut(code.strip().splitlines()[0], 80)}` printed last: {_cut(lines[-1], 160)}")
+    return _unique(found)
+
+
 def names_defined(messages: Iterable[Message]) -> Mapping[str, str]:
     """Names that cells made at their top level, each with what it was last made of (one line)."""
     names: dict[str, str] = {}
@@ -240,6 +256,10 @@ def _bound(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 def _one_line(code: str, node: ast.expr) -> str:
     text = " ".join((ast.get_source_segment(code, node) or "").split())
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _target(tool: str, arguments: Mapping[str, Json]) -> str:

@@ -28,6 +28,9 @@ MIN_TOKENS, MAX_TOKENS = 1_500, 8_000
 MAX_LINE_CHARS = 500
 """A single quoted line; errors and rules are seldom longer, pasted text is."""
 
+MAX_OUTCOMES = 12
+"""Calls whose last line of output is quoted; what older ones found is in names, files and reports."""
+
 MAX_REQUEST_CHARS = 1_500
 """A request of the user, in the user's own words."""
 
@@ -142,6 +145,8 @@ def _take_work(draft: _Draft, messages: Sequence[Message], redact: Callable[[str
             said.extend(sentence for sentence in facts.statements(redact(text_of(message))) if len(sentence) > 3)
     if calls:
         draft.add(_DONE, "Calls: " + ", ".join(f"{name} {count}" for name, count in calls.items()), 4)
+    for outcome in facts.outcomes(messages)[-MAX_OUTCOMES:]:
+        draft.add(_DONE, redact(outcome), 4)
     for sentence in [sentence for sentence in said[-1:] if not facts.is_chatter(sentence)]:
         draft.add(_DOING, _short(sentence), 1)
     for sentence in said[:-1]:

@@ -13,13 +13,13 @@ from selfcompact.compaction.files import FileOps, files_of
 from selfcompact.compaction.forms import Form
 from selfcompact.compaction.hostblocks import HostBlock
 from selfcompact.compaction.ledger import DETAILS_KEY, Ledger
-from selfcompact.compaction.path import LivePath, Span
+from selfcompact.compaction.path import LivePath, Span, starts_turn
 from selfcompact.compaction.rebuild import USER_MESSAGES, USER_MESSAGES_TOKENS, carried_user_messages
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.style import Rebuild, style_of
 from selfcompact.compaction.tokens import Estimator
 from selfcompact.entries import CompactionEntry
-from selfcompact.messages import Message, text_of
+from selfcompact.messages import ImageContent, Message, blocks, text_of
 
 TOO_SHORT = "session is too short to compact: everything in it would be kept word for word"
 ALREADY_COMPACTED = "already compacted: nothing was said since the last compaction"
@@ -206,9 +206,20 @@ def _carried_user_message(ledger: Ledger, cut: Cut, window: int | None, carried:
     if position is not None:
         if position >= cut.first_kept:
             return None
-        text = text_of(path.span(position, position + 1)[0])
+        text = _words(path, position)
         return cut_in_middle(text, ledger, budget.user_message_tokens(window), path.entries[position].id)
     return carried[-1] if carried else None
+
+
+def _words(path: LivePath, position: int) -> str:
+    """What the user said there, together with messages of the user directly before it, which nobody answered either."""
+    first = position
+    while first > 0 and starts_turn(path.entries[first - 1]):
+        first -= 1
+    messages = path.span(first, position + 1)
+    images = sum(isinstance(block, ImageContent) for message in messages for block in blocks(message))
+    note = [f"[{images} image(s) of this message are in the session log]"] if images else []
+    return "\n\n".join([*(said for message in messages if (said := text_of(message)).strip()), *note])
 
 
 def cut_in_middle(text: str, ledger: Ledger, limit_tokens: int, entry_id: str) -> str:
