@@ -10,6 +10,7 @@ import sys
 
 import click
 
+from selfcompact.cli.compact import compact
 from selfcompact.cli.convert import export, import_, migrate
 from selfcompact.cli.demo import demo
 from selfcompact.cli.run import run
@@ -30,7 +31,7 @@ def cli() -> None:
     """
 
 
-for command in (demo, export, import_, inspect, migrate, run, search, sessions, settings, skill):
+for command in (compact, demo, export, import_, inspect, migrate, run, search, sessions, settings, skill):
     cli.add_command(command)
 
 
