@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,9 @@ from pydantic import BaseModel, ConfigDict
 
 from host_bridge.host_end import Dispatcher
 from selfcompact.kernel import Kernel, KernelSettings, SandboxPolicy, open_kernel
+
+KERNEL_PYTHON = os.environ.get("SELFCOMPACT_TEST_KERNEL", "")
+"""The interpreter that the kernels of these tests run in; `make test-kernels` sets it to one after the other."""
 
 
 class Nothing(BaseModel):
@@ -59,10 +63,12 @@ OpenKernel = Callable[..., AbstractAsyncContextManager[Kernel]]
 def opened(host: Host, workspace: Path) -> OpenKernel:
     """Open a kernel; keywords are kernel settings, `policy` holds those of the sandbox."""
 
+    chosen = {"python": KERNEL_PYTHON} if KERNEL_PYTHON else {}
+
     @asynccontextmanager
     async def open_(policy: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[Kernel]:
         async with open_kernel(
-            KernelSettings.model_validate({"interrupt_grace_s": 1.0, **settings}),
+            KernelSettings.model_validate({"interrupt_grace_s": 1.0, **chosen, **settings}),
             SandboxPolicy.model_validate(policy or {}),
             workspace=workspace,
             dispatcher=host.dispatcher,
