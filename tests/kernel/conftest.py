@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,14 @@ class Host:
     async def run(self, payload: Run) -> dict[str, Any]:
         self.asked.append(payload.instructions)
         return {"scheduled": True, "note": "when this turn is over"}
+
+
+@pytest.fixture(autouse=True)
+def _own_sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A place for sockets of one's own, so that what is left behind can be told from what others are using."""
+    with tempfile.TemporaryDirectory(prefix="sc-", dir="/tmp") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        yield
 
 
 @pytest.fixture

@@ -34,9 +34,15 @@ def environments() -> Iterator[Environment]:
     yield Environment("ipykernel-newest", here, "ipykernel")
     oldest = find_python(OLDEST_PYTHON)
     if oldest is None:
-        print(f"skipped: no Python {OLDEST_PYTHON} was found (on PATH, or installed by pyenv or uv)")
+        say(f"skipped: no Python {OLDEST_PYTHON} was found (on PATH, or installed by pyenv or uv)")
     else:
         yield Environment(f"python-{OLDEST_PYTHON}", oldest, "ipykernel")
+
+
+def say(text: str) -> None:
+    """To the terminal, before what the next program prints there."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def find_python(version: str) -> Path | None:
@@ -69,12 +75,12 @@ def main() -> int:
     failed = []
     for environment in environments():
         python = prepare(environment, directory)
-        print(f"\n== {environment.name} ({environment.base})", flush=True)
+        say(f"\n== {environment.name} ({environment.base})")
         command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "tests/kernel", *sys.argv[2:]]
         done = subprocess.run(command, env={**os.environ, "SELFCOMPACT_TEST_KERNEL": str(python)}, check=False)
         if done.returncode:
             failed.append(environment.name)
-    print(f"\nfailed: {', '.join(failed)}" if failed else "\nall versions pass")
+    say(f"\nfailed: {', '.join(failed)}" if failed else "\nall versions pass")
     return 1 if failed else 0
 
 
