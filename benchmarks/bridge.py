@@ -65,7 +65,7 @@ def ask_bare(dealer: zmq.Socket[bytes], count: int) -> list[float]:
     took = []
     for _ in range(count):
         started = time.perf_counter()
-        dealer.send_multipart([b"s" * 32, BODY])
+        dealer.send_multipart([b"s" * 32 + BODY])
         dealer.recv_multipart()
         took.append(time.perf_counter() - started)
     return took

@@ -6,6 +6,7 @@ given, and the counters. A transport gives it frames and a way to answer. Host o
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from host_bridge.dispatcher import Dispatcher, RequestRefused
 from host_bridge.errors import BadSignature, FrameError
 from host_bridge.protocol import CANCEL, Answer, ErrorCode, Request, pack_answer, unpack_request
 
-Reply = Callable[[list[bytes]], object]
+Reply = Callable[[bytes], object]
 
 
 @dataclass
@@ -70,29 +71,31 @@ class _InFlight:
     def __init__(self, reply: Reply) -> None:
         self.scope = anyio.CancelScope()
         self.replies = [reply]
+        self.cancelled = False
 
 
 class Line:
     """Checks and answers the frames of one kernel generation.
 
-    The event loop's thread owns everything in here. Handlers run in `tasks`, the transport's task group; ending that
-    group ends them, without an answer.
+    The event loop's thread owns everything in here. Handlers run in `tasks`, the transport's task group; they end when
+    the transport cancels that group, without an answer.
     """
 
     def __init__(self, dispatcher: Dispatcher, *, key: bytes, generation: int, tasks: anyio.abc.TaskGroup) -> None:
         self.stats = BridgeStats()
         self._dispatcher, self._key, self._generation, self._tasks = dispatcher, key, generation, tasks
         self._in_flight: dict[str, _InFlight] = {}
+        self._idle: list[asyncio.Future[tuple[Request, _InFlight]]] = []
         self._answers: OrderedDict[str, Answer] = OrderedDict()
 
-    def receive(self, parts: list[bytes], reply: Reply) -> None:
-        """Take one frame. `reply` is called with the answer's parts, now or later, at most once, or never.
+    def receive(self, frame: bytes, reply: Reply) -> None:
+        """Take one frame. `reply` is called with the answer's frame, now or later, at most once, or never.
 
         Never raises and never blocks.
         """
         self.stats.received += 1
         try:
-            request = unpack_request(self._key, parts)
+            request = unpack_request(self._key, frame)
         except BadSignature:
             self.stats.bad_signature += 1
             return
@@ -114,19 +117,33 @@ class Line:
             self._send(self._error(request.id, ErrorCode.BUSY, f"{limit} requests are unanswered; wait for one"), reply)
         else:
             flight = self._in_flight[request.id] = _InFlight(reply)
-            self._tasks.start_soon(self._carry_out, request, flight)
+            if self._idle:
+                self._idle.pop().set_result((request, flight))
+            else:
+                self._tasks.start_soon(self._serve, request, flight)
+
+    async def _serve(self, request: Request, flight: _InFlight) -> None:
+        """Carry out this request and then those that are handed to it. Making a task costs more than most answers."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._carry_out(request, flight)
+            more: asyncio.Future[tuple[Request, _InFlight]] = loop.create_future()
+            self._idle.append(more)
+            request, flight = await more
 
     async def _carry_out(self, request: Request, flight: _InFlight) -> None:
         try:
+            job = self._dispatcher.prepare(request.type, request.payload)
+            flight.scope.deadline = anyio.current_time() + job.timeout_s
             with flight.scope:
-                try:
-                    result = await self._dispatcher.run(request.type, request.payload)
-                    answer = Answer(request.id, self._generation, result)
-                except RequestRefused as refusal:
-                    answer = self._error(request.id, refusal.code, refusal.message)
+                answer = Answer(request.id, self._generation, await job.run())
             if flight.scope.cancelled_caught:
+                if not flight.cancelled:
+                    raise job.overdue()
                 self.stats.cancelled += 1
                 answer = self._error(request.id, ErrorCode.CANCELLED, "the caller went away")
+        except RequestRefused as refusal:
+            answer = self._error(request.id, refusal.code, refusal.message)
         finally:
             self._in_flight.pop(request.id, None)
         self._remember(answer)
@@ -136,6 +153,7 @@ class Line:
     def _cancel(self, request: Request) -> None:
         flight = self._in_flight.get(str(request.payload.get("id")))
         if flight is not None:
+            flight.cancelled = True
             flight.scope.cancel()
 
     def _error(self, request_id: str, code: str, message: str) -> Answer:
@@ -152,15 +170,15 @@ class Line:
     def _send(self, answer: Answer, reply: Reply) -> Answer:
         """Send it, or, when it cannot be sent, the error that says so; return what was sent."""
         try:
-            parts = pack_answer(self._key, answer)
+            frame = pack_answer(self._key, answer)
         except FrameError as error:
             code = ErrorCode.TOO_LARGE if error.code == ErrorCode.TOO_LARGE else ErrorCode.BAD_RESULT
             self.stats.handler_failures += code == ErrorCode.TOO_LARGE
             answer = self._error(answer.id, code, f"the host's answer cannot be sent: {error}")
             self._remember(answer)
-            parts = pack_answer(self._key, answer)
+            frame = pack_answer(self._key, answer)
         self.stats.answered += 1
         self.stats.errors += not answer.ok
-        if reply(parts) is False:
+        if reply(frame) is False:
             self.stats.undelivered += 1
         return answer
