@@ -15,7 +15,6 @@ import os
 import socket
 import threading
 import time
-import uuid
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -90,7 +89,7 @@ class _LoopEnd:
         self._socket.close()
 
     async def request(self, request_type: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        request = Request(uuid.uuid4().hex, self._address.generation, request_type, payload)
+        request = Request(os.urandom(16).hex(), self._address.generation, request_type, payload)
         frame = pack_request(self._address.key, request)
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting[request.id] = future
@@ -127,7 +126,7 @@ class _ThreadEnd:
             self._socket.close(linger=0)
 
     def request(self, request_type: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        request = Request(uuid.uuid4().hex, self._address.generation, request_type, payload)
+        request = Request(os.urandom(16).hex(), self._address.generation, request_type, payload)
         frame = pack_request(self._address.key, request)
         deadline = time.monotonic() + timeout_s
         answered = False
@@ -233,7 +232,7 @@ def _time_out(future: asyncio.Future[Answer], request_type: str, timeout_s: floa
 
 
 def _cancel(address: Address, request_id: str) -> bytes:
-    request = Request(uuid.uuid4().hex, address.generation, CANCEL, {"id": request_id})
+    request = Request(os.urandom(16).hex(), address.generation, CANCEL, {"id": request_id})
     return pack_request(address.key, request)
 
 

@@ -10,11 +10,11 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-import anyio
 import anyio.abc
 
-from host_bridge.dispatcher import Dispatcher, RequestRefused
+from host_bridge.dispatcher import Dispatcher, Job, RequestRefused
 from host_bridge.errors import BadSignature, FrameError
 from host_bridge.protocol import CANCEL, Answer, ErrorCode, Request, pack_answer, unpack_request
 
@@ -69,9 +69,44 @@ class _InFlight:
     """A request that is being carried out, and everyone who waits for its answer."""
 
     def __init__(self, reply: Reply) -> None:
-        self.scope = anyio.CancelScope()
         self.replies = [reply]
-        self.cancelled = False
+        self._task: asyncio.Task[None] | None = None
+        self._stopped: RequestRefused | None = None
+
+    def stop(self, why: RequestRefused) -> None:
+        """Cancel the handler; the answer is `why`."""
+        if self._stopped is None:
+            self._stopped = why
+            if self._task is not None:
+                self._task.cancel()
+
+    def _why(self) -> RequestRefused | None:
+        return self._stopped
+
+    async def run(self, job: Job) -> dict[str, Any]:
+        """Run the handler for as long as it may, and until `stop`.
+
+        Done as asyncio's own time-outs do it, and not with a cancel scope: this is on the way of every request, and a
+        scope takes as long as everything else together.
+
+        Raises:
+            RequestRefused: the handler failed, was too slow, or was stopped.
+        """
+        if self._stopped is not None:
+            raise self._stopped
+        self._task = task = asyncio.current_task()
+        assert task is not None
+        timer = task.get_loop().call_later(job.timeout_s, lambda: self.stop(job.overdue()))
+        try:
+            return await job.run()
+        except asyncio.CancelledError:
+            why = self._why()
+            if why is None or task.uncancel() > 0:
+                raise  # the transport is closing
+            raise why from None
+        finally:
+            timer.cancel()
+            self._task = None
 
 
 class Line:
@@ -134,15 +169,9 @@ class Line:
     async def _carry_out(self, request: Request, flight: _InFlight) -> None:
         try:
             job = self._dispatcher.prepare(request.type, request.payload)
-            flight.scope.deadline = anyio.current_time() + job.timeout_s
-            with flight.scope:
-                answer = Answer(request.id, self._generation, await job.run())
-            if flight.scope.cancelled_caught:
-                if not flight.cancelled:
-                    raise job.overdue()
-                self.stats.cancelled += 1
-                answer = self._error(request.id, ErrorCode.CANCELLED, "the caller went away")
+            answer = Answer(request.id, self._generation, await flight.run(job))
         except RequestRefused as refusal:
+            self.stats.cancelled += refusal.code == ErrorCode.CANCELLED
             answer = self._error(request.id, refusal.code, refusal.message)
         finally:
             self._in_flight.pop(request.id, None)
@@ -153,8 +182,7 @@ class Line:
     def _cancel(self, request: Request) -> None:
         flight = self._in_flight.get(str(request.payload.get("id")))
         if flight is not None:
-            flight.cancelled = True
-            flight.scope.cancel()
+            flight.stop(RequestRefused(ErrorCode.CANCELLED, "the caller went away"))
 
     def _error(self, request_id: str, code: str, message: str) -> Answer:
         counter = _COUNTED.get(code)

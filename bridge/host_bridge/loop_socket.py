@@ -81,22 +81,24 @@ class LoopSocket:
 
     def _look_again(self) -> None:
         """Come back soon if there is something to read that the descriptor will not tell of any more."""
-        if self._soon is None and not self._socket.closed and not self._paused and self._readable():
+        if self._soon is None and self._readable():
             self._soon = self._loop.call_soon(self._drain)
 
     def _readable(self) -> bool:
+        if self._paused:
+            return False
         try:
             return bool(int(self._socket.getsockopt(_EVENTS)) & _POLLIN)
-        except zmq.ZMQError:
+        except zmq.ZMQError:  # it was closed, by a message's receiver for instance
             return False
 
     def _drain(self) -> None:
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
+        if self._socket.closed or self._paused:
+            return
         for _ in range(MESSAGES_PER_TURN):
-            if self._socket.closed or self._paused or not self._readable():
-                return
             try:
                 parts = self._socket.recv_multipart(_NOBLOCK)
             except zmq.Again:
@@ -106,4 +108,6 @@ class LoopSocket:
                 self._loop.remove_reader(self._fd)
                 return
             self._on_message(parts)
+            if not self._readable():
+                return
         self._look_again()
