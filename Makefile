@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow soak bench format format-check lint types check clean
+.PHONY: help install demo test test-kernels test-slow soak bench format format-check lint types check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -24,6 +24,9 @@ demo: $(STAMP) ## an agent compacts itself from a cell (no API key needed)
 
 test: $(STAMP) ## every test but the slow ones
 	$(BIN)/python -m pytest -m "not slow"
+
+test-kernels: $(STAMP) ## the kernel tests against every supported ipykernel, each in its own environment
+	$(BIN)/python -m tests.kernel.matrix $(VENV)/kernels
 
 test-slow: $(STAMP) ## the slow tests
 	$(BIN)/python -m pytest -m slow

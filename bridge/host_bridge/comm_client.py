@@ -5,7 +5,7 @@ well, and takes the answer from the control channel: the shell channel is busy w
 has no comm handlers on control, so they are put there at first use; they run on the control thread, and hand over to
 the waiting loop.
 
-Runs inside the kernel: Python 3.9; ipykernel and comm when they are there.
+Runs inside the kernel: Python 3.9; ipykernel when it is there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import sys
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,50 +33,66 @@ def available() -> bool:
 
 async def comm_request(request_type: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
     """Ask the host through a comm; guarantees and errors as in `kernel_end.host_request`."""
-    comm, future = _open(request_type, payload)
-    try:
-        data = await asyncio.wait_for(asyncio.wrap_future(future), timeout_s)
-    except asyncio.TimeoutError:
-        raise BridgeTimeout(request_type, timeout_s) from None
-    finally:
-        _close(comm)
+    with _Call(request_type, payload) as call:
+        try:
+            data = await asyncio.wait_for(asyncio.wrap_future(call.future), timeout_s)
+        except asyncio.TimeoutError:
+            raise BridgeTimeout(request_type, timeout_s) from None
     return _result(data)
 
 
 def comm_request_blocking(request_type: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
     """The same for a thread that cannot await."""
-    comm, future = _open(request_type, payload)
-    try:
-        data = future.result(timeout_s)
-    except concurrent.futures.TimeoutError:
-        raise BridgeTimeout(request_type, timeout_s) from None
-    finally:
-        _close(comm)
+    with _Call(request_type, payload) as call:
+        try:
+            data = call.future.result(timeout_s)
+        except concurrent.futures.TimeoutError:
+            raise BridgeTimeout(request_type, timeout_s) from None
     return _result(data)
 
 
-def _open(request_type: str, payload: Mapping[str, Any]) -> tuple[Any, concurrent.futures.Future[dict[str, Any]]]:
-    from comm import create_comm
+class _Call:
+    """One comm: opened with the request, closed when nobody waits any more, which tells the host to stop.
 
-    kernel = _kernel()
-    if kernel is None:
-        raise BridgeUnavailable("this process is no IPython kernel")
-    _install(kernel)
-    future: concurrent.futures.Future[dict[str, Any]] = concurrent.futures.Future()
-    comm = create_comm(target_name=TARGET, data=None, primary=False)
-    _waiting[comm.comm_id] = future  # before it is opened: the answer may come at once
-    try:
-        comm.open(data={**payload, "type": request_type})
-    except BaseException:  # an interrupt may come at any point, and the host must hear that nobody waits any more
-        _close(comm)
-        raise
-    return comm, future
+    The messages are made here and not by the comm package, whose objects need a parent message; some versions of
+    ipykernel have none in threads, and raise.
+    """
 
+    def __init__(self, request_type: str, payload: Mapping[str, Any]) -> None:
+        self.future: concurrent.futures.Future[dict[str, Any]] = concurrent.futures.Future()
+        self._id = uuid.uuid4().hex
+        self._data = {**payload, "type": request_type}
+        self._kernel = _kernel()
 
-def _close(comm: Any) -> None:
-    _waiting.pop(comm.comm_id, None)
-    with contextlib.suppress(Exception):  # closing tells the host to stop; a kernel that is shutting down may refuse
-        comm.close()
+    def __enter__(self) -> _Call:
+        if self._kernel is None:
+            raise BridgeUnavailable("this process is no IPython kernel")
+        _install(self._kernel)
+        _waiting[self._id] = self.future  # before it is opened: the answer may come at once
+        try:
+            self._send("comm_open", {"target_name": TARGET, "target_module": None, "data": self._data})
+        except BaseException:  # an interrupt may come at any point, and the host must hear of it
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        _waiting.pop(self._id, None)
+        with contextlib.suppress(Exception):  # a kernel that is shutting down may refuse
+            self._send("comm_close", {"data": {}})
+
+    def _send(self, message_type: str, content: dict[str, Any]) -> None:
+        try:
+            parent = self._kernel.get_parent()
+        except LookupError:
+            parent = {}
+        self._kernel.session.send(
+            self._kernel.iopub_socket,
+            message_type,
+            {"comm_id": self._id, **content},
+            parent=parent,
+            ident=f"comm-{self._id}".encode(),
+        )
 
 
 def _install(kernel: Any) -> None:

@@ -63,13 +63,13 @@ class CommEnd:
             self._answer(comm_id, answer, versioned=versioned)
             return
         try:
-            parts = pack_request(self._key, Request(request_id, self._generation, request_type, payload))
+            frame = pack_request(self._key, Request(request_id, self._generation, request_type, payload))
         except FrameError as error:
             answer = Answer(request_id, self._generation, {}, error.code, str(error))
             self._answer(comm_id, answer, versioned=versioned)
             return
         self._line.receive(
-            parts, lambda said: self._answer(comm_id, unpack_answer(self._key, said), versioned=versioned)
+            frame, lambda said: self._answer(comm_id, unpack_answer(self._key, said), versioned=versioned)
         )
 
     def _answer(self, comm_id: str, answer: Answer, *, versioned: bool) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import anyio
 from pydantic import BaseModel, ValidationError
 
 from host_bridge.protocol import MAX_IN_FLIGHT, ErrorCode
@@ -84,12 +83,11 @@ class Dispatcher:
         """Refuse requests of this type from now on. Unknown types are ignored."""
         self._entries.pop(request_type, None)
 
-    async def run(self, request_type: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Carry one request out and return its result as plain JSON values.
+    def prepare(self, request_type: str, payload: Mapping[str, Any]) -> Job:
+        """Find the handler and check the payload; nothing runs yet.
 
         Raises:
-            RequestRefused: for every failure; its code and sentence are the answer. What an exception of a handler
-                said stays in the host's log, since the kernel may not be told everything the host knows.
+            RequestRefused: nothing answers this type, or the payload has the wrong shape.
         """
         entry = self._entries.get(request_type)
         if entry is None:
@@ -98,19 +96,44 @@ class Dispatcher:
             value = entry.payload.model_validate(payload)
         except ValidationError as error:
             raise RequestRefused(ErrorCode.BAD_PAYLOAD, _first_problem(request_type, error)) from None
+        return Job(request_type, entry, value)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One request that can be carried out. Whoever runs it keeps its limit of `timeout_s` seconds."""
+
+    request_type: str
+    _entry: _Entry
+    _value: BaseModel
+
+    @property
+    def timeout_s(self) -> float:
+        """How long the handler may take."""
+        return self._entry.timeout_s
+
+    async def run(self) -> dict[str, Any]:
+        """Carry it out and return its result as plain values.
+
+        Raises:
+            RequestRefused: for every failure; its code and sentence are the answer. What an exception of a handler
+                said stays in the host's log, since the kernel may not be told everything the host knows.
+        """
         try:
-            with anyio.move_on_after(entry.timeout_s):
-                return _plain(request_type, await entry.handler(value))
+            return _plain(self.request_type, await self._entry.handler(self._value))
         except RequestRefused:
             raise
         except Exception as error:
-            log.exception("the handler for %s failed", request_type)
+            log.exception("the handler for %s failed", self.request_type)
             raise RequestRefused(
                 ErrorCode.HANDLER_FAILED,
-                f"the host's handler for {request_type} failed ({type(error).__name__})",
+                f"the host's handler for {self.request_type} failed ({type(error).__name__})",
             ) from None
-        raise RequestRefused(
-            ErrorCode.TIMEOUT, f"the host's handler for {request_type} took over {entry.timeout_s:g} s"
+
+    def overdue(self) -> RequestRefused:
+        """The answer when its time is up."""
+        return RequestRefused(
+            ErrorCode.TIMEOUT, f"the host's handler for {self.request_type} took over {self.timeout_s:g} s"
         )
 
 

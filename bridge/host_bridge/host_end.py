@@ -85,7 +85,9 @@ class BridgeServer:
 
     def _on_message(self, parts: list[bytes]) -> None:
         peer = parts[0]
-        self._line.receive(parts[1:], lambda answer: self._socket.send([peer, *answer]))
+        # Whatever is no message of ours is no frame either, and is counted as one that nobody signed.
+        frame = parts[1] if len(parts) == 2 else b""
+        self._line.receive(frame, lambda answer: self._socket.send((peer, answer)))
 
     def _close_context(self) -> None:
         if self._given_context is None:

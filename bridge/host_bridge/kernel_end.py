@@ -15,7 +15,6 @@ import os
 import socket
 import threading
 import time
-import uuid
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -90,14 +89,14 @@ class _LoopEnd:
         self._socket.close()
 
     async def request(self, request_type: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        request = Request(uuid.uuid4().hex, self._address.generation, request_type, payload)
-        parts = pack_request(self._address.key, request)
+        request = Request(os.urandom(16).hex(), self._address.generation, request_type, payload)
+        frame = pack_request(self._address.key, request)
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting[request.id] = future
         timer = self._loop.call_later(timeout_s, _time_out, future, request_type, timeout_s)
         answered = False
         try:
-            if not self._socket.send(parts):
+            if not self._socket.send((frame,)):
                 raise BridgeUnavailable("it takes no more requests")
             answer = await future
             answered = True
@@ -105,7 +104,7 @@ class _LoopEnd:
             timer.cancel()
             self._waiting.pop(request.id, None)
             if not answered:
-                self._socket.send(_cancel(self._address, request.id))
+                self._socket.send((_cancel(self._address, request.id),))
         return _result(answer)
 
     def _on_message(self, parts: list[bytes]) -> None:
@@ -127,13 +126,13 @@ class _ThreadEnd:
             self._socket.close(linger=0)
 
     def request(self, request_type: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        request = Request(uuid.uuid4().hex, self._address.generation, request_type, payload)
-        parts = pack_request(self._address.key, request)
+        request = Request(os.urandom(16).hex(), self._address.generation, request_type, payload)
+        frame = pack_request(self._address.key, request)
         deadline = time.monotonic() + timeout_s
         answered = False
         try:
             try:
-                self._socket.send_multipart(parts, zmq.NOBLOCK)
+                self._socket.send(frame, zmq.NOBLOCK)
             except zmq.Again:
                 raise BridgeUnavailable("it takes no more requests") from None
             while (left_s := deadline - time.monotonic()) > 0:
@@ -146,7 +145,7 @@ class _ThreadEnd:
         finally:
             if not answered:
                 with contextlib.suppress(zmq.ZMQError):
-                    self._socket.send_multipart(_cancel(self._address, request.id), zmq.NOBLOCK)
+                    self._socket.send(_cancel(self._address, request.id), zmq.NOBLOCK)
 
 
 class _Ends:
@@ -164,6 +163,9 @@ class _Ends:
         self._threads = threading.local()
 
     def for_loop(self, loop: asyncio.AbstractEventLoop) -> _LoopEnd:
+        end = self._loops.get(loop)
+        if end is not None and self._pid == os.getpid():
+            return end
         context, address = self._open()
         end = self._loops.get(loop)
         if end is None:
@@ -229,15 +231,15 @@ def _time_out(future: asyncio.Future[Answer], request_type: str, timeout_s: floa
         future.set_exception(BridgeTimeout(request_type, timeout_s))
 
 
-def _cancel(address: Address, request_id: str) -> list[bytes]:
-    request = Request(uuid.uuid4().hex, address.generation, CANCEL, {"id": request_id})
+def _cancel(address: Address, request_id: str) -> bytes:
+    request = Request(os.urandom(16).hex(), address.generation, CANCEL, {"id": request_id})
     return pack_request(address.key, request)
 
 
 def _answer(address: Address, parts: list[bytes]) -> Answer | None:
     """The answer in these bytes; None when it is none, or one for an older kernel."""
     try:
-        answer = unpack_answer(address.key, parts)
+        answer = unpack_answer(address.key, parts[0] if len(parts) == 1 else b"")
     except (BadSignature, FrameError):
         return None
     return answer if answer.generation == address.generation else None

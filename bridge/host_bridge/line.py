@@ -6,18 +6,19 @@ given, and the counters. A transport gives it frames and a way to answer. Host o
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-import anyio
 import anyio.abc
 
-from host_bridge.dispatcher import Dispatcher, RequestRefused
+from host_bridge.dispatcher import Dispatcher, Job, RequestRefused
 from host_bridge.errors import BadSignature, FrameError
 from host_bridge.protocol import CANCEL, Answer, ErrorCode, Request, pack_answer, unpack_request
 
-Reply = Callable[[list[bytes]], object]
+Reply = Callable[[bytes], object]
 
 
 @dataclass
@@ -68,31 +69,68 @@ class _InFlight:
     """A request that is being carried out, and everyone who waits for its answer."""
 
     def __init__(self, reply: Reply) -> None:
-        self.scope = anyio.CancelScope()
         self.replies = [reply]
+        self._task: asyncio.Task[None] | None = None
+        self._stopped: RequestRefused | None = None
+
+    def stop(self, why: RequestRefused) -> None:
+        """Cancel the handler; the answer is `why`."""
+        if self._stopped is None:
+            self._stopped = why
+            if self._task is not None:
+                self._task.cancel()
+
+    def _why(self) -> RequestRefused | None:
+        return self._stopped
+
+    async def run(self, job: Job) -> dict[str, Any]:
+        """Run the handler for as long as it may, and until `stop`.
+
+        Done as asyncio's own time-outs do it, and not with a cancel scope: this is on the way of every request, and a
+        scope takes as long as everything else together.
+
+        Raises:
+            RequestRefused: the handler failed, was too slow, or was stopped.
+        """
+        if self._stopped is not None:
+            raise self._stopped
+        self._task = task = asyncio.current_task()
+        assert task is not None
+        timer = task.get_loop().call_later(job.timeout_s, lambda: self.stop(job.overdue()))
+        try:
+            return await job.run()
+        except asyncio.CancelledError:
+            why = self._why()
+            if why is None or task.uncancel() > 0:
+                raise  # the transport is closing
+            raise why from None
+        finally:
+            timer.cancel()
+            self._task = None
 
 
 class Line:
     """Checks and answers the frames of one kernel generation.
 
-    The event loop's thread owns everything in here. Handlers run in `tasks`, the transport's task group; ending that
-    group ends them, without an answer.
+    The event loop's thread owns everything in here. Handlers run in `tasks`, the transport's task group; they end when
+    the transport cancels that group, without an answer.
     """
 
     def __init__(self, dispatcher: Dispatcher, *, key: bytes, generation: int, tasks: anyio.abc.TaskGroup) -> None:
         self.stats = BridgeStats()
         self._dispatcher, self._key, self._generation, self._tasks = dispatcher, key, generation, tasks
         self._in_flight: dict[str, _InFlight] = {}
+        self._idle: list[asyncio.Future[tuple[Request, _InFlight]]] = []
         self._answers: OrderedDict[str, Answer] = OrderedDict()
 
-    def receive(self, parts: list[bytes], reply: Reply) -> None:
-        """Take one frame. `reply` is called with the answer's parts, now or later, at most once, or never.
+    def receive(self, frame: bytes, reply: Reply) -> None:
+        """Take one frame. `reply` is called with the answer's frame, now or later, at most once, or never.
 
         Never raises and never blocks.
         """
         self.stats.received += 1
         try:
-            request = unpack_request(self._key, parts)
+            request = unpack_request(self._key, frame)
         except BadSignature:
             self.stats.bad_signature += 1
             return
@@ -114,19 +152,27 @@ class Line:
             self._send(self._error(request.id, ErrorCode.BUSY, f"{limit} requests are unanswered; wait for one"), reply)
         else:
             flight = self._in_flight[request.id] = _InFlight(reply)
-            self._tasks.start_soon(self._carry_out, request, flight)
+            if self._idle:
+                self._idle.pop().set_result((request, flight))
+            else:
+                self._tasks.start_soon(self._serve, request, flight)
+
+    async def _serve(self, request: Request, flight: _InFlight) -> None:
+        """Carry out this request and then those that are handed to it. Making a task costs more than most answers."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._carry_out(request, flight)
+            more: asyncio.Future[tuple[Request, _InFlight]] = loop.create_future()
+            self._idle.append(more)
+            request, flight = await more
 
     async def _carry_out(self, request: Request, flight: _InFlight) -> None:
         try:
-            with flight.scope:
-                try:
-                    result = await self._dispatcher.run(request.type, request.payload)
-                    answer = Answer(request.id, self._generation, result)
-                except RequestRefused as refusal:
-                    answer = self._error(request.id, refusal.code, refusal.message)
-            if flight.scope.cancelled_caught:
-                self.stats.cancelled += 1
-                answer = self._error(request.id, ErrorCode.CANCELLED, "the caller went away")
+            job = self._dispatcher.prepare(request.type, request.payload)
+            answer = Answer(request.id, self._generation, await flight.run(job))
+        except RequestRefused as refusal:
+            self.stats.cancelled += refusal.code == ErrorCode.CANCELLED
+            answer = self._error(request.id, refusal.code, refusal.message)
         finally:
             self._in_flight.pop(request.id, None)
         self._remember(answer)
@@ -136,7 +182,7 @@ class Line:
     def _cancel(self, request: Request) -> None:
         flight = self._in_flight.get(str(request.payload.get("id")))
         if flight is not None:
-            flight.scope.cancel()
+            flight.stop(RequestRefused(ErrorCode.CANCELLED, "the caller went away"))
 
     def _error(self, request_id: str, code: str, message: str) -> Answer:
         counter = _COUNTED.get(code)
@@ -152,15 +198,15 @@ class Line:
     def _send(self, answer: Answer, reply: Reply) -> Answer:
         """Send it, or, when it cannot be sent, the error that says so; return what was sent."""
         try:
-            parts = pack_answer(self._key, answer)
+            frame = pack_answer(self._key, answer)
         except FrameError as error:
             code = ErrorCode.TOO_LARGE if error.code == ErrorCode.TOO_LARGE else ErrorCode.BAD_RESULT
             self.stats.handler_failures += code == ErrorCode.TOO_LARGE
             answer = self._error(answer.id, code, f"the host's answer cannot be sent: {error}")
             self._remember(answer)
-            parts = pack_answer(self._key, answer)
+            frame = pack_answer(self._key, answer)
         self.stats.answered += 1
         self.stats.errors += not answer.ok
-        if reply(parts) is False:
+        if reply(frame) is False:
             self.stats.undelivered += 1
         return answer

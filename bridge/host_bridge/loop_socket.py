@@ -13,6 +13,12 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
+# Plain numbers: arithmetic on the library's enumerations costs as much as sending.
+_EVENTS = int(zmq.EVENTS)
+_NOBLOCK = int(zmq.NOBLOCK)
+_NOBLOCK_MORE = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
+_POLLIN = int(zmq.POLLIN)
+
 MESSAGES_PER_TURN = 64
 """How many messages are handed out before other tasks of the loop get their turn, so that a flood starves nobody."""
 
@@ -45,7 +51,9 @@ class LoopSocket:
         if self._socket.closed:
             return False
         try:
-            self._socket.send_multipart(parts, zmq.NOBLOCK)
+            for part in parts[:-1]:
+                self._socket.send(part, _NOBLOCK_MORE)
+            self._socket.send(parts[-1], _NOBLOCK)
         except zmq.ZMQError:
             return False
         finally:
@@ -72,18 +80,27 @@ class LoopSocket:
         self._socket.close(linger=0)
 
     def _look_again(self) -> None:
-        if self._soon is None and not self._socket.closed and not self._paused:
+        """Come back soon if there is something to read that the descriptor will not tell of any more."""
+        if self._soon is None and self._readable():
             self._soon = self._loop.call_soon(self._drain)
+
+    def _readable(self) -> bool:
+        if self._paused:
+            return False
+        try:
+            return bool(int(self._socket.getsockopt(_EVENTS)) & _POLLIN)
+        except zmq.ZMQError:  # it was closed, by a message's receiver for instance
+            return False
 
     def _drain(self) -> None:
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
+        if self._socket.closed or self._paused:
+            return
         for _ in range(MESSAGES_PER_TURN):
-            if self._socket.closed or self._paused:
-                return
             try:
-                parts = self._socket.recv_multipart(zmq.NOBLOCK)
+                parts = self._socket.recv_multipart(_NOBLOCK)
             except zmq.Again:
                 return
             except zmq.ZMQError:
@@ -91,4 +108,6 @@ class LoopSocket:
                 self._loop.remove_reader(self._fd)
                 return
             self._on_message(parts)
+            if not self._readable():
+                return
         self._look_again()

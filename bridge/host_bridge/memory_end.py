@@ -42,8 +42,8 @@ class MemoryBridge:
         answers: list[Answer] = []
         arrived = anyio.Event()
 
-        def take(parts: list[bytes]) -> None:
-            answers.append(unpack_answer(self._key, parts))
+        def take(frame: bytes) -> None:
+            answers.append(unpack_answer(self._key, frame))
             arrived.set()
 
         self._line.receive(pack_request(self._key, request), take)

@@ -1,6 +1,6 @@
 """The frames that a cell and its host exchange, version 1.
 
-A message is two parts: the HMAC-SHA256 of the body under the kernel's own key, and the body, one JSON object.
+A message is one part: the HMAC-SHA256 of the body under the kernel's own key, 32 bytes, and the body, a JSON object.
 
     request  {"v": 1, "id": "…", "gen": 3, "type": "compact.run", "payload": {…}}
     answer   {"v": 1, "id": "…", "gen": 3, "status": "ok", "result": {…}}
@@ -17,8 +17,9 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from host_bridge.errors import BadSignature, BridgeUnavailable, FrameError
@@ -27,6 +28,9 @@ VERSION = 1
 
 MAX_FRAME_BYTES = 256 * 1024
 """A frame holds instructions or a status, not data: 256 KiB is ten times the longest sensible text."""
+
+SIGNATURE_BYTES = 32
+"""Of HMAC-SHA256."""
 
 MAX_IN_FLIGHT = 64
 """Requests of one kernel that may be unanswered at the same time; fifty under one gather is a case that must work."""
@@ -40,6 +44,8 @@ CANCEL = "bridge.cancel"
 ENV_ENDPOINT = "HOST_BRIDGE_ENDPOINT"
 ENV_KEY = "HOST_BRIDGE_KEY"
 ENV_GENERATION = "HOST_BRIDGE_GENERATION"
+
+_ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 _MAX_ID_CHARS = 64
 _MAX_TYPE_CHARS = 128
@@ -125,13 +131,21 @@ class Address:
         return cls(endpoint, key, generation)
 
 
+@lru_cache(maxsize=64)
+def _mac(key: bytes) -> hmac.HMAC:
+    """Preparing a key takes longer than signing a short body."""
+    return hmac.new(key, digestmod=hashlib.sha256)
+
+
 def sign(key: bytes, body: bytes) -> bytes:
     """The signature of a body."""
-    return hmac.digest(key, body, hashlib.sha256)
+    mac = _mac(key).copy()
+    mac.update(body)
+    return mac.digest()
 
 
-def pack_request(key: bytes, request: Request) -> list[bytes]:
-    """The two parts of a request, ready to send.
+def pack_request(key: bytes, request: Request) -> bytes:
+    """The frame of a request, ready to send.
 
     Raises:
         FrameError: the payload is not JSON, or the frame would be longer than `MAX_FRAME_BYTES`.
@@ -149,8 +163,8 @@ def pack_request(key: bytes, request: Request) -> list[bytes]:
     )
 
 
-def pack_answer(key: bytes, answer: Answer) -> list[bytes]:
-    """The two parts of an answer, ready to send.
+def pack_answer(key: bytes, answer: Answer) -> bytes:
+    """The frame of an answer, ready to send.
 
     Raises:
         FrameError: the result is not JSON, or the frame would be longer than `MAX_FRAME_BYTES`.
@@ -163,14 +177,14 @@ def pack_answer(key: bytes, answer: Answer) -> list[bytes]:
     return _pack(key, answer.id, body)
 
 
-def unpack_request(key: bytes, parts: Sequence[bytes]) -> Request:
+def unpack_request(key: bytes, frame: bytes) -> Request:
     """Check and read a request. Never raises anything but what is listed, whatever the bytes are.
 
     Raises:
         BadSignature: it was not signed with `key`.
         FrameError: it was, and still is no request; `code` and `request_id` say what to answer.
     """
-    body = _unpack(key, parts)
+    body = _unpack(key, frame)
     request_id, generation = _head(body)
     request_type, payload = body.get("type"), body.get("payload")
     if not isinstance(request_type, str) or not 0 < len(request_type) <= _MAX_TYPE_CHARS:
@@ -180,14 +194,14 @@ def unpack_request(key: bytes, parts: Sequence[bytes]) -> Request:
     return Request(request_id, generation, request_type, payload)
 
 
-def unpack_answer(key: bytes, parts: Sequence[bytes]) -> Answer:
+def unpack_answer(key: bytes, frame: bytes) -> Answer:
     """Check and read an answer. Never raises anything but what is listed, whatever the bytes are.
 
     Raises:
         BadSignature: it was not signed with `key`.
         FrameError: it was, and still is no answer.
     """
-    body = _unpack(key, parts)
+    body = _unpack(key, frame)
     request_id, generation = _head(body)
     status, result, error = body.get("status"), body.get("result"), body.get("error")
     if status == "ok" and isinstance(result, dict):
@@ -197,25 +211,23 @@ def unpack_answer(key: bytes, parts: Sequence[bytes]) -> Answer:
     raise FrameError(ErrorCode.BAD_FRAME, "an answer is ok with a result or an error", request_id=request_id)
 
 
-def _pack(key: bytes, request_id: str, body: Mapping[str, Any]) -> list[bytes]:
+def _pack(key: bytes, request_id: str, body: Mapping[str, Any]) -> bytes:
     try:
-        data = json.dumps(body, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+        data = _ENCODER.encode(body).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise FrameError(ErrorCode.BAD_FRAME, f"not JSON: {error}", request_id=request_id) from None
-    if len(data) > MAX_FRAME_BYTES:
+    if len(data) + SIGNATURE_BYTES > MAX_FRAME_BYTES:
         raise FrameError(
             ErrorCode.TOO_LARGE,
             f"{len(data):,} bytes are more than the {MAX_FRAME_BYTES:,} that a frame may have; send less",
             request_id=request_id,
         )
-    return [sign(key, data), data]
+    return sign(key, data) + data
 
 
-def _unpack(key: bytes, parts: Sequence[bytes]) -> dict[str, Any]:
-    if len(parts) != 2:
-        raise BadSignature("a frame has a signature and a body")
-    signature, data = parts
-    if len(data) > MAX_FRAME_BYTES or not hmac.compare_digest(signature, sign(key, data)):
+def _unpack(key: bytes, frame: bytes) -> dict[str, Any]:
+    signature, data = frame[:SIGNATURE_BYTES], frame[SIGNATURE_BYTES:]
+    if len(frame) > MAX_FRAME_BYTES or not hmac.compare_digest(signature, sign(key, data)):
         raise BadSignature("the signature does not match")
     try:
         body: Any = json.loads(data)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,9 @@ from pydantic import BaseModel, ConfigDict
 
 from host_bridge.host_end import Dispatcher
 from selfcompact.kernel import Kernel, KernelSettings, SandboxPolicy, open_kernel
+
+KERNEL_PYTHON = os.environ.get("SELFCOMPACT_TEST_KERNEL", "")
+"""The interpreter that the kernels of these tests run in; `make test-kernels` sets it to one after the other."""
 
 
 class Nothing(BaseModel):
@@ -40,6 +45,14 @@ class Host:
         return {"scheduled": True, "note": "when this turn is over"}
 
 
+@pytest.fixture(autouse=True)
+def _own_sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A place for sockets of one's own, so that what is left behind can be told from what others are using."""
+    with tempfile.TemporaryDirectory(prefix="sc-", dir="/tmp") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        yield
+
+
 @pytest.fixture
 def host() -> Host:
     return Host()
@@ -59,10 +72,12 @@ OpenKernel = Callable[..., AbstractAsyncContextManager[Kernel]]
 def opened(host: Host, workspace: Path) -> OpenKernel:
     """Open a kernel; keywords are kernel settings, `policy` holds those of the sandbox."""
 
+    chosen = {"python": KERNEL_PYTHON} if KERNEL_PYTHON else {}
+
     @asynccontextmanager
     async def open_(policy: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[Kernel]:
         async with open_kernel(
-            KernelSettings.model_validate({"interrupt_grace_s": 1.0, **settings}),
+            KernelSettings.model_validate({"interrupt_grace_s": 1.0, **chosen, **settings}),
             SandboxPolicy.model_validate(policy or {}),
             workspace=workspace,
             dispatcher=host.dispatcher,

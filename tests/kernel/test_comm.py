@@ -128,5 +128,6 @@ async def test_comm_messages_that_are_no_request_do_no_harm(kind: str, content: 
         end = CommEnd(line, key=b"k", generation=1, send=lambda kind, said: sent.append((kind, said)))
         end.receive(kind, content)
         end.receive(kind, {**content, "target_name": "host.request"})
+        tasks.cancel_scope.cancel()
     for _, said in sent:
         assert said["data"]["status"] == "error"

@@ -59,6 +59,7 @@ async def end(kernel: Kernel, how: str, code: str, started: anyio.Path) -> Ended
         with anyio.fail_after(10):
             while not await started.exists():
                 await anyio.sleep(0.01)
+        await anyio.sleep(0.1)  # from the file to the next line, which nothing outside can see
         begin = time.monotonic()
         if how == "interrupt":
             await kernel.interrupt()

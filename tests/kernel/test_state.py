@@ -14,7 +14,7 @@ from selfcompact.kernel import Kernel
 from selfcompact.kernel.snapshot import TOTAL_BYTES, copy_out, report_from
 from selfcompact.kernel.state import MAX_NAMES, StateManifest, manifest_from
 
-from .conftest import OpenKernel
+from .conftest import KERNEL_PYTHON, OpenKernel
 
 
 async def shapes(kernel: Kernel) -> dict[str, str]:
@@ -123,6 +123,10 @@ def test_what_the_kernel_says_is_bounded_and_plain() -> None:
     assert StateManifest(True, 1).to_text() == "No variables are defined in the Python kernel."
 
 
+needs_dill = pytest.mark.skipif(bool(KERNEL_PYTHON), reason="these kernels hold ipykernel and nothing else, so no dill")
+
+
+@needs_dill
 async def test_a_snapshot_brings_the_variables_back_into_another_kernel(opened: OpenKernel, tmp_path: Path) -> None:
     """FAULTS 98: the host's own modules are no part of it; what cannot be saved is named with the reason."""
     code = """
@@ -150,6 +154,7 @@ point = Point(3); data = {"a": [1, 2]}; lock = threading.Lock(); gen = (n for n 
         assert list((await shapes(kernel)).keys())
 
 
+@needs_dill
 async def test_a_variable_that_is_too_large_is_skipped_and_says_so(
     opened: OpenKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +177,7 @@ async def test_without_dill_a_snapshot_says_what_to_install(opened: OpenKernel, 
         assert not [entry async for entry in anyio.Path(tmp_path).glob("snapshot*")]
 
 
+@needs_dill
 async def test_a_damaged_or_missing_snapshot_is_a_reason_and_no_crash(opened: OpenKernel, tmp_path: Path) -> None:
     (tmp_path / "noise").write_bytes(b"PK\x03\x04" + b"noise" * 100)
     async with opened() as kernel:

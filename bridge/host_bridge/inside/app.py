@@ -5,6 +5,7 @@ Python 3.9+; ipykernel 6.29 and newer. The classes override hooks that all those
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import IPython
@@ -53,6 +54,16 @@ class KernelApp(IPKernelApp):
     @default("session")
     def _default_session(self) -> Session:
         return BoundedSession(parent=self, config=self.config)
+
+    def init_path(self) -> None:
+        """Let cells import from the working directory, after the standard library, as in any other kernel.
+
+        We start isolated, so that nothing there is imported while the kernel starts; newer IPythons take that as a
+        wish to leave the directory out for good.
+        """
+        if "" not in sys.path:
+            packages = [n for n, path in enumerate(sys.path) if path.endswith(("site-packages", "dist-packages"))]
+            sys.path.insert(packages[0] if packages else len(sys.path), "")
 
     def init_iopub(self, context: Any) -> None:
         """Give IOPub a longer queue: what it drops is lost without a trace."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+import zmq
 from ipykernel.ipkernel import IPythonKernel
 from IPython.core.error import StdinNotImplementedError
 
@@ -29,6 +30,31 @@ class AgentKernel(IPythonKernel):
     """A kernel whose replies are bounded, and that says how much output its cell had left out."""
 
     shell_class = AgentShell
+
+    def start(self) -> None:
+        """Start, with a send path that does not make the shell channel deaf.
+
+        ipykernel 7.0 sends replies raw on the shell socket. ZeroMQ's descriptor tells of changes only, and that send
+        swallows the change which a request that arrives at the same moment makes: the request is never read. Later
+        versions send through the stream that reads, and so do we.
+        """
+        super().start()
+        manager: Any = getattr(getattr(self, "shell_channel_thread", None), "manager", None)
+        if isinstance(getattr(manager, "_shell_socket", None), zmq.Socket):
+            manager._shell_socket = self.shell_stream
+
+    def set_parent(self, ident: Any, parent: Any, channel: str = "shell") -> None:
+        """Remember the newest cell, for threads that know none."""
+        super().set_parent(ident, parent, channel)
+        if channel == "shell":
+            self._newest_parent = parent
+
+    def get_parent(self, channel: str | None = None) -> Any:
+        """The message that is being answered. ipykernel 7.0 knows none in threads, and raises there."""
+        try:
+            return super().get_parent(channel)
+        except LookupError:
+            return getattr(self, "_newest_parent", {})
 
     async def do_execute(
         self,
@@ -62,8 +88,11 @@ class AgentKernel(IPythonKernel):
             cancel: Any = signal.getsignal(signal.SIGINT)
             older = asyncio.all_tasks()
 
+            loop = asyncio.get_running_loop()
+
             def interrupt(number: int, frame: FrameType | None) -> None:
                 cancel(number, frame)
+                loop.call_soon_threadsafe(lambda: None)  # wake a loop that waits; the cancellation alone does not
                 if self._is_cell_code(frame):
                     for task in asyncio.all_tasks() - older:
                         if task is not future and self._is_cell_code(getattr(task.get_coro(), "cr_frame", None)):

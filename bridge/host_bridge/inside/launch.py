@@ -39,7 +39,8 @@ def main() -> None:
     report("interpreter")
     if os.getpid() != os.getpgrp():
         os.setpgid(0, 0)  # an interrupt is for this process and its children, not for the sandbox around it
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    # Not resolved: without a sandbox this directory is made of links, and what they lead to has other neighbours.
+    sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 
     from host_bridge.inside.limits import apply_limits
 

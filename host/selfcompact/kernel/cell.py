@@ -25,6 +25,9 @@ OMITTED_KEY = "host_bridge_omitted"
 
 OnOutput = Callable[[str], None]
 
+_TICK_S = 0.01
+"""Start times of processes are counted in hundredths of a second, cut off."""
+
 _MAX_ERROR_VALUE = 2000
 
 
@@ -47,6 +50,7 @@ class Cell:
         self._error: dict[str, Any] | None = None
         self._clear_next = False
         self._started = time.monotonic()
+        self.started_boot_s = time.clock_gettime(time.CLOCK_BOOTTIME) - _TICK_S
 
     def take_reply(self, message: Message) -> None:
         """The kernel's reply to the request that this cell is."""

@@ -90,9 +90,8 @@ class Generation:
         return not (self.dead.is_set() or self.stop.is_set())
 
     def interrupt(self) -> None:
-        """SIGINT to the kernel and its children, and a message that wakes its loop so that the signal is seen."""
+        """SIGINT to the kernel and its children."""
         self.process.signal(signal.SIGINT)
-        self.channels.send("shell", "kernel_info_request", {})
 
 
 async def run_generation(recipe: Recipe, number: int, *, task_status: anyio.abc.TaskStatus[Generation]) -> None:

@@ -243,7 +243,10 @@ class Kernel:
             tasks.cancel_scope.cancel()
 
     async def _settle(self, generation: Generation, cell: Cell) -> None:
-        """Interrupt the cell; when it has not stopped within the grace, end its kernel. Always ends the cell."""
+        """Interrupt the cell; when it has not stopped within the grace, end its kernel.
+
+        Always ends the cell, and with it the processes that were started while it ran.
+        """
         grace_s = self._recipe.settings.interrupt_grace_s
         for _ in range(2):  # a second signal for cells that were between two bytecodes of a handler
             if generation.usable and not cell.over.is_set():
@@ -253,6 +256,8 @@ class Kernel:
         if not cell.over.is_set():
             await self._end(generation, wedged=True)
             cell.end()
+        if generation.usable:
+            generation.process.kill_children_since(cell.started_boot_s)
 
     async def _drain(self, generation: Generation, cell: Cell) -> None:
         """Read the rest of the cell's output: until the kernel says it is idle, or nothing comes for a while."""

@@ -94,6 +94,9 @@ class TextCapture:
             return
         size = len(text.encode("utf-8", "replace"))
         if size > self._tail_bytes:
+            self.omitted_bytes += self._tail_size
+            self._tail.clear()
+            self._tail_size = 0
             kept = text.encode("utf-8", "replace")[-self._tail_bytes :].decode("utf-8", "ignore")
             self.omitted_bytes += size - len(kept.encode())
             text, size = kept, len(kept.encode())

@@ -16,6 +16,8 @@ from pathlib import Path
 _PIDFD_SIGNAL_PROCESS_GROUP = 4
 """Linux 6.9: the signal goes to the whole process group, without a moment in which the number could be reused."""
 
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -85,6 +87,25 @@ class OwnedProcess:
             except OSError:
                 return False
         return True
+
+    def kill_children_since(self, boot_s: float) -> None:
+        """End every process below the kernel, or left in its sandbox, that started at `boot_s` or later.
+
+        `boot_s` is in seconds on the clock CLOCK_BOOTTIME. A child in a session of its own gets no interrupt that is
+        sent to the kernel's group, and one that was being started at that moment may be known to nobody.
+        """
+        root = _pid_of(self._init) if self._init is not None else self.pid
+        if root is None or self.returncode is not None:
+            return
+        for pid, started_s in _descendants(root).items():
+            if pid != self.pid and started_s >= boot_s:
+                with contextlib.suppress(OSError):
+                    descriptor = os.pidfd_open(pid)
+                    try:
+                        if _descendants(root).get(pid) == started_s:  # it is still the same process
+                            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                    finally:
+                        os.close(descriptor)
 
     def kill(self) -> None:
         """End the process and, with a sandbox, every process in it. Never raises; `wait` tells when it is done."""
@@ -186,6 +207,25 @@ async def read_info(descriptor: int, timeout_s: float) -> int | None:
         return int(json.loads(data)["child-pid"])
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _descendants(root: int) -> dict[int, float]:
+    """The processes below `root`, and when each was started, in seconds since the machine was."""
+    parents: dict[int, int] = {}
+    started: dict[int, float] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            fields = path.read_text().rsplit(")", 1)[1].split()
+            pid = int(path.parent.name)
+            parents[pid], started[pid] = int(fields[1]), int(fields[19]) / _TICKS_PER_S
+    found: dict[int, float] = {}
+    frontier = [root]
+    while frontier:
+        parent = frontier.pop()
+        for pid in [pid for pid, its_parent in parents.items() if its_parent == parent and pid not in found]:
+            found[pid] = started[pid]
+            frontier.append(pid)
+    return found
 
 
 def _pid_of(pidfd: int) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from selfcompact.errors import KernelStartError
 
-PREFIX = "selfcompact-"
+PREFIX = "selfcompact-k-"
 _MAX_SOCKET_PATH = 100
 """Bytes: 107 on Linux and 103 on macOS, minus what ZeroMQ may add."""
 
