@@ -52,6 +52,9 @@ USER_MESSAGE_DIVISOR = 4
 MAX_MEDIA_BYTES, KEEP_MEDIA_BYTES = 20_000_000, 8_000_000
 """Base64 of images that a request may carry, and that a kept tail may; providers refuse bodies of 20 to 32 MB."""
 
+MAX_INSTRUCTIONS_TOKENS = MAX_CONTEXT_TOKENS = 2_000
+"""What of instructions and of file lists a summary request carries; a cell may send a quarter of a megabyte."""
+
 KEPT_LITERALS_TOKENS = 2_000
 """What literal text that was asked to be kept may fill in one summary."""
 
