@@ -7,6 +7,7 @@ first entry that one kept. So it costs what the live context costs, however old 
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from selfcompact.entries import (
     LabelEntry,
     ModelChangeEntry,
     SessionHeader,
+    SessionInfoEntry,
     ThinkingLevelChangeEntry,
     decode_entry,
 )
@@ -231,6 +233,23 @@ def read_session(path: Path) -> tuple[SessionHeader, list[Entry], list[str]]:
     """
     damage: list[str] = []
     return read_header(path), [entry for _, entry in stream_entries(path, damage=damage)], damage
+
+
+def session_name(path: Path) -> str | None:
+    """The newest display name, wherever in the file; found by its bytes, so that a large file costs no parsing."""
+    mark = b'"type":"session_info"'
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        place = content.rfind(mark)
+        while place >= 0:
+            start, end = content.rfind(b"\n", 0, place) + 1, content.find(b"\n", place)
+            try:
+                entry = decode_entry(json.loads(content[start : end if end >= 0 else len(content)]))
+            except (ValueError, DecodeError):
+                entry = None
+            if isinstance(entry, SessionInfoEntry):
+                return entry.name
+            place = content.rfind(mark, 0, place)
+    return None
 
 
 def live_path(entries: Sequence[Entry], leaf_id: str | None = None) -> list[Entry]:

@@ -226,6 +226,8 @@ class Compactor:
         )
         self._conversation.append(entry)
         self._conversation.sync()
+        if planned.warning is not None:
+            self._report(planned.warning)
         result = CompactionResult(
             summary=entry.summary,
             first_kept_entry_id=entry.first_kept_entry_id,
