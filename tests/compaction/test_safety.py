@@ -14,7 +14,6 @@ from selfcompact.compaction.ledger import Ledger
 from selfcompact.compaction.plan import Plan, Skip, plan, plan_at
 from selfcompact.compaction.request import SummaryRequest, parts_of
 from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.standalone import compact_log, live_entries
 from selfcompact.compaction.summarise import summarise
 from selfcompact.compaction.summarisers import OfflineSummariser
 from selfcompact.compaction.tokens import ScriptAwareEstimator
@@ -27,6 +26,8 @@ from tests.compaction.build import (
     PlayedSummariser,
     answered,
     called,
+    compact_log,
+    live_entries,
     logged,
     resulted,
     rounds,
