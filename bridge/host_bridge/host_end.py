@@ -6,7 +6,6 @@ import contextlib
 from pathlib import Path
 from types import TracebackType
 
-import anyio
 import zmq
 
 from host_bridge.dispatcher import Dispatcher, Limits, RequestRefused
@@ -39,8 +38,7 @@ class BridgeServer:
         self.address = Address(endpoint, key, generation)
         self._dispatcher = dispatcher
         self._given_context = context
-        self._tasks = anyio.create_task_group()
-        self._line = Line(dispatcher, key=key, generation=generation, tasks=self._tasks)
+        self._line = Line(dispatcher, key=key, generation=generation)
 
     @property
     def line(self) -> Line:
@@ -66,7 +64,6 @@ class BridgeServer:
             router.close(linger=0)
             self._close_context()
             raise
-        await self._tasks.__aenter__()
         self._socket = LoopSocket(router, self._on_message)
         return self
 
@@ -74,10 +71,8 @@ class BridgeServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._socket.close()
-        self._tasks.cancel_scope.cancel()
         try:
-            # The block's own exception goes on by itself; the group would wrap it into an exception group.
-            await self._tasks.__aexit__(None, None, None)
+            await self._line.close()
         finally:
             self._close_context()
             if self.address.endpoint.startswith("ipc://"):

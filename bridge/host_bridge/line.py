@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import anyio.abc
+import anyio
 
 from host_bridge.dispatcher import Dispatcher, Job, RequestRefused
 from host_bridge.errors import BadSignature, FrameError
@@ -112,13 +112,15 @@ class _InFlight:
 class Line:
     """Checks and answers the frames of one kernel generation.
 
-    The event loop's thread owns everything in here. Handlers run in `tasks`, the transport's task group; they end when
-    the transport cancels that group, without an answer.
+    The event loop's thread owns everything in here. Handlers run in tasks of the line, which end, without an answer,
+    when the transport closes it. They are asyncio's and not a task group's: frames arrive in callbacks of the event
+    loop, where no task is current and a group cannot start one.
     """
 
-    def __init__(self, dispatcher: Dispatcher, *, key: bytes, generation: int, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(self, dispatcher: Dispatcher, *, key: bytes, generation: int) -> None:
         self.stats = BridgeStats()
-        self._dispatcher, self._key, self._generation, self._tasks = dispatcher, key, generation, tasks
+        self._dispatcher, self._key, self._generation = dispatcher, key, generation
+        self._workers: set[asyncio.Task[None]] = set()
         self._in_flight: dict[str, _InFlight] = {}
         self._idle: list[asyncio.Future[tuple[Request, _InFlight]]] = []
         self._answers: OrderedDict[str, Answer] = OrderedDict()
@@ -155,7 +157,17 @@ class Line:
             if self._idle:
                 self._idle.pop().set_result((request, flight))
             else:
-                self._tasks.start_soon(self._serve, request, flight)
+                worker = asyncio.get_running_loop().create_task(self._serve(request, flight))
+                self._workers.add(worker)
+                worker.add_done_callback(self._workers.discard)
+
+    async def close(self) -> None:
+        """End the handlers that still run, and return when they have ended. Shielded; never raises."""
+        workers = list(self._workers)
+        for worker in workers:
+            worker.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.gather(*workers, return_exceptions=True)
 
     async def _serve(self, request: Request, flight: _InFlight) -> None:
         """Carry out this request and then those that are handed to it. Making a task costs more than most answers."""

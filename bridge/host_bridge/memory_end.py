@@ -61,12 +61,10 @@ async def memory_bridge(
     dispatcher: Dispatcher, *, key: bytes = _KEY, generation: int = 1
 ) -> AsyncIterator[MemoryBridge]:
     """Open a bridge to `dispatcher` in this process; leaving cancels the handlers that still run."""
-    async with anyio.create_task_group() as tasks:
-        bridge = MemoryBridge(
-            Line(dispatcher, key=key, generation=generation, tasks=tasks), key=key, generation=generation
-        )
-        try:
-            yield bridge
-        finally:
-            bridge.closed = True
-            tasks.cancel_scope.cancel()
+    line = Line(dispatcher, key=key, generation=generation)
+    bridge = MemoryBridge(line, key=key, generation=generation)
+    try:
+        yield bridge
+    finally:
+        bridge.closed = True
+        await line.close()

@@ -59,6 +59,9 @@ class _Manual:
     outcome: CompactionOutcome | None = None
 
 
+_CANCELLED = CompactionOutcome("manual", "interrupted", message="the compaction was cancelled")
+
+
 class Session:
     """A conversation with a model that works in a kernel. Made by `selfcompact.open_session`.
 
@@ -223,7 +226,7 @@ class Session:
                 return manual.outcome
         self._state.claim("compacting")
         manual = self._manual = _Manual(instructions)
-        outcome = CompactionOutcome("manual", "interrupted", message="the compaction was cancelled")
+        outcome = _CANCELLED
         try:
             with anyio.CancelScope() as self._scope:
                 outcome = await self._compactor.run("manual", instructions, phase="standalone")
@@ -319,11 +322,10 @@ class Session:
 
     async def close(self) -> None:
         """Abort what is going on, and accept nothing more. Closing twice is fine."""
-        if self._state.value == "closed":
+        if not self._state.close():
             return
         await self.abort()
         self._compactor.cancel_ahead()
-        self._state.close()
         self._hub.close()
 
     # What a run asks (RunHost)
@@ -365,7 +367,7 @@ class Session:
                 self._after(outcome)
         finally:
             if decision.reason == "manual":
-                self._settle_manual(outcome)
+                self._settle_manual(outcome if outcome is not None else _CANCELLED)
         return outcome
 
     async def prepare_request(self) -> None:

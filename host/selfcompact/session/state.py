@@ -27,17 +27,18 @@ class SessionState:
 
     def __init__(self) -> None:
         self._value: State = "idle"
+        self._closed = False
         self._settled = anyio.Event()
         self._settled.set()
 
     @property
     def value(self) -> State:
-        """The state now."""
-        return self._value
+        """The state now. What was going on when the session was closed is told until it has settled."""
+        return "closed" if self._closed and self._settled.is_set() else self._value
 
     def check_open(self) -> None:
         """Raise `SessionClosed` when the session is closed."""
-        if self._value == "closed":
+        if self._closed:
             raise SessionClosed
 
     def claim(self, state: State) -> None:
@@ -71,7 +72,7 @@ class SessionState:
         """Wait until nothing is going on."""
         await self._settled.wait()
 
-    def close(self) -> None:
-        """Accept nothing more."""
-        self._value = "closed"
-        self._settled.set()
+    def close(self) -> bool:
+        """Accept nothing more from this moment on; False when that was so already."""
+        closed, self._closed = self._closed, True
+        return not closed
