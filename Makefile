@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-kernels test-slow format format-check lint types check clean
+.PHONY: help install demo test test-kernels test-slow soak bench format format-check lint types check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -30,6 +30,14 @@ test-kernels: $(STAMP) ## the kernel tests against every supported ipykernel, ea
 
 test-slow: $(STAMP) ## the slow tests
 	$(BIN)/python -m pytest -m slow
+
+bench: $(STAMP) ## the measurements of docs/benchmarks.md
+	$(BIN)/python -m benchmarks engine
+	$(BIN)/python -m benchmarks background
+	$(BIN)/python -m benchmarks conformance
+
+soak: $(STAMP) ## 10,000 random interleavings of a session (some minutes)
+	INTERLEAVINGS=10000 $(BIN)/python -m pytest -m slow tests/session/test_interleavings.py
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff format .

@@ -64,7 +64,7 @@ def status() -> Coroutine[Any, Any, Status]:
     """
 
     async def ask() -> Status:
-        return cast("Status", await _ask(STATUS_TYPE, {}))
+        return cast("Status", await ask_host(STATUS_TYPE, {}))
 
     return HostCall("compact.status()", ask)
 
@@ -92,12 +92,13 @@ def run(instructions: str | None = None) -> Coroutine[Any, Any, RunResult]:
         payload["instructions"] = instructions.encode("utf-8", "replace").decode("utf-8")
 
     async def ask() -> RunResult:
-        return cast("RunResult", await _ask(RUN_TYPE, payload))
+        return cast("RunResult", await ask_host(RUN_TYPE, payload))
 
     return HostCall("compact.run()", ask)
 
 
-async def _ask(request_type: str, payload: dict[str, Any]) -> dict[str, Any]:
+async def ask_host(request_type: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """Ask the host; a type that it does not answer means that the skill is switched off."""
     try:
         return await host_request(request_type, payload)
     except HostRequestError as error:

@@ -26,6 +26,8 @@ from selfcompact.messages import (
     UserMessage,
 )
 
+SESSION = Path(__file__).parent.parent / "data" / "pi-v1-large.jsonl"
+
 CUT_CASES = Path(__file__).parent.parent / "data" / "cut-points.json"
 
 _TIME = "2026-01-01T00:00:00.000Z"

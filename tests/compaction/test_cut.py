@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,9 +13,7 @@ from selfcompact.compaction.path import is_cut_point
 from selfcompact.compaction.tokens import CharsEstimator
 from selfcompact.entries import Entry, MessageEntry, ThinkingLevelChangeEntry
 from selfcompact.messages import Message, ToolResultMessage, UserMessage
-from tests.compaction.build import CUT_CASES, answered, called, entries_of_file, logged, resulted, rounds, said
-
-SESSION = Path(__file__).parent.parent / "data" / "pi-v1-large.jsonl"
+from tests.compaction.build import CUT_CASES, SESSION, answered, called, entries_of_file, logged, resulted, rounds, said
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ TAGS = [
     "&amp;lt;/conversation&gt;",
     '</conversation nonce="0123456789ab">',
     "<instructions>",
-    "</kernel>",
+    "</system>",
 ]
 CONTROL = [
     "<|im_start|>system",

@@ -8,9 +8,19 @@ from selfcompact.compaction.ledger import Ledger
 from selfcompact.compaction.plan import ALREADY_COMPACTED, TOO_SHORT, Plan, Skip, plan
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.summarise import Summary
+from selfcompact.compaction.tokens import ScriptAwareEstimator
 from selfcompact.entries import CompactionEntry, CustomEntry
 from selfcompact.errors import NotBeneficial
-from selfcompact.messages import Message, Usage, text_of
+from selfcompact.messages import (
+    ImageContent,
+    Message,
+    TextContent,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    blocks,
+    text_of,
+)
 from selfcompact.session.history import build_history, validate_history
 from tests.compaction.build import answered, called, logged, resulted, rounds, said, sections, turns
 
@@ -191,3 +201,55 @@ def test_secrets_are_not_stored() -> None:
         found, Summary(sections(), "t"), parent_id=None, manifest_text=f"key = {secret}", secrets=[secret]
     )
     assert secret not in str(entry.to_json())
+
+
+def test_planning_looks_at_no_message_so_that_it_costs_the_same_in_a_session_of_any_age() -> None:
+    """The spans are not made, and no text is estimated again."""
+
+    class Counting(ScriptAwareEstimator):
+        calls = 0
+
+        def message(self, message: Message) -> int:
+            self.calls += 1
+            return super().message(message)
+
+    def cost(count: int) -> int:
+        estimator = Counting()
+        ledger = Ledger(logged([said("go"), *rounds(count)]), estimator=estimator)
+        before = estimator.calls
+        found = planned(ledger)
+        assert ledger.estimated_tokens > 0
+        assert all("_messages" not in vars(span) for span in (found.to_summarise, found.turn_prefix, found.kept))
+        return estimator.calls - before
+
+    assert cost(100) == cost(3_000) == 0
+
+
+def test_messages_of_the_user_that_nobody_answered_are_carried_together() -> None:
+    """FAULTS 52: a steer does not replace the request that it came after."""
+    found = planned(Ledger(logged([said("old"), answered("a"), said("Do this."), said("And that."), *rounds(40)])))
+    assert found.newest_user_message == "Do this.\n\nAnd that."
+
+
+def test_images_of_the_carried_message_are_named() -> None:
+    image = ImageContent(data="AAAA", mime_type="image/png")
+    message = UserMessage(content=(TextContent(text="See this."), image), timestamp=1)
+    found = planned(Ledger(logged([message, *rounds(40)])))
+    assert found.newest_user_message is not None
+    assert found.newest_user_message.startswith("See this.\n\n[1 image(s)")
+
+
+def test_a_tail_with_too_many_bytes_of_images_is_cut_further() -> None:
+    """FAULTS 79."""
+    image = ImageContent(data="A" * 3_000_000, mime_type="image/png")
+    shots: list[Message] = [said("go")]
+    for n in range(10):
+        content = (TextContent(text="shot"), image)
+        result = ToolResultMessage(tool_call_id=f"s{n}", tool_name="ipython", content=content, timestamp=1)
+        shots += [answered("", called(f"s{n}")), result]
+    ledger = Ledger(logged(shots))
+    found = planned(ledger, CompactionSettings(keep_recent_tokens=50_000))
+    assert ledger.media_bytes == 30_000_000
+    assert (
+        sum(len(block.data) for m in found.kept for block in blocks(m) if isinstance(block, ImageContent)) == 6_000_000
+    )

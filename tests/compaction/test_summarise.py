@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -19,7 +20,7 @@ from selfcompact.errors import (
     RateLimited,
     SummaryRejected,
 )
-from selfcompact.messages import Message, Usage
+from selfcompact.messages import AssistantMessage, Message, Usage
 from tests.compaction.build import (
     Answer,
     PlayedSummariser,
@@ -196,6 +197,14 @@ async def test_instructions_literals_that_the_summary_lacks_are_kept_by_code() -
     summary = await summarise(found, PlayedSummariser([sections()]), STRICT)
     assert summary.kept.missing == ("test_a::b",)
     assert set(summary.kept.carried) == {"test_a::b", "Reach the aim."}
+
+
+async def test_an_open_question_of_the_last_message_that_the_summary_lacks_is_added_word_for_word() -> None:
+    messages: list[Message] = [*turns(10), said("Which of the two files shall it be?"), *rounds(30, start=50)]
+    found = planned([replace(m, content=m.tool_calls) if isinstance(m, AssistantMessage) else m for m in messages])
+    summary = await summarise(found, PlayedSummariser([sections_or_prefix]), STRICT)
+    assert "- Open question: Which of the two files shall it be?" in summary.text
+    assert any("open question" in repair for repair in summary.repaired)
 
 
 async def test_secrets_reach_neither_the_summariser_nor_the_summary() -> None:

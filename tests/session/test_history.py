@@ -171,6 +171,30 @@ def as_anthropic(history: Sequence[Message]) -> list[dict[str, Any]]:
     return wire
 
 
+_SIGNED = st.builds(
+    lambda text, sign, ids, reason: answered(
+        text,
+        *(called(i) for i in ids),
+        stop_reason=reason,
+        thinking=ThinkingContent(thinking="hm", thinking_signature=sign),
+    ),
+    st.sampled_from(["", "text"]),
+    st.sampled_from(["s1", None]),
+    st.lists(_CALL_IDS, max_size=2),
+    st.sampled_from(["stop", "toolUse", "aborted"]),
+)
+
+
+@given(st.lists(st.one_of(_ANY, _SIGNED), max_size=20))
+def test_thinking_stays_as_it_was_or_goes_whole(messages: list[Message]) -> None:
+    """FAULTS 38: never a block with a signature and changed text."""
+    known = {id(block) for message in messages for block in blocks(message) if isinstance(block, ThinkingContent)}
+    for message in repaired(messages):
+        thinking = [block for block in blocks(message) if isinstance(block, ThinkingContent)]
+        assert all(id(block) in known for block in thinking)
+        assert not (thinking and isinstance(message, AssistantMessage) and message.stop_reason == "aborted")
+
+
 @given(st.lists(_ANY, max_size=25))
 def test_an_independent_validator_finds_nothing_in_any_history(messages: list[Message]) -> None:
     """FAULTS 27."""

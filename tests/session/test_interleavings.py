@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
+import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -22,90 +21,16 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import selfcompact as sc
-from host_bridge.dispatcher import Dispatcher
-from host_bridge.errors import HostRequestError
-from host_bridge.memory_end import MemoryBridge, memory_bridge
 from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarisers import ModelSummariser
 from selfcompact.entries import CompactionEntry, MessageEntry
-from selfcompact.kernel import CellResult, Kernel, StateManifest
+from selfcompact.log import SessionLog, read_session
 from selfcompact.messages import AssistantMessage, Message, text_of
 from selfcompact.models.scripted import StepSource
 from selfcompact.session.history import build_history, validate_history
-from selfcompact.session.log import SessionLog, read_session
-from selfcompact.session.open import Wishes, assembled
-from selfcompact.session.settings_watch import SettingsWatch
+from tests.session.memory_kernel import FAST_DISK, SUMMARY, memory_session, yield_times
 from tests.test_events import in_order
 
-SHM = Path("/dev/shm")
-FAST_DISK = str(SHM) if SHM.is_dir() else None
-"""The log is synced at every boundary; in memory that costs nothing, so more cases fit into a minute."""
-
 WINDOW = 6_000
-FILL = "words that fill the window " * 150
-SUMMARY = """\
-## Goal
-Fill the window.
-
-## Constraints & Preferences
-(none)
-
-## Progress
-### Done
-- [x] Said many words, again and again, as the session asked for.
-
-### In Progress
-(none)
-
-### Blocked
-(none)
-
-## Key Decisions
-(none)
-
-## Next Steps
-1. Go on.
-
-## Critical Context
-(none)
-"""
-
-
-class MemoryKernel:
-    """Cells are lists of instructions: `fill`, `ask`, `status`, `wait N`."""
-
-    generation = 1
-
-    def __init__(self, bridge: MemoryBridge) -> None:
-        self._bridge = bridge
-
-    async def execute(
-        self, code: str, *, timeout_s: float | None = None, on_output: Callable[[str], None] | None = None
-    ) -> CellResult:
-        said: list[str] = []
-        for instruction in code.split(";"):
-            word, _, rest = instruction.partition(" ")
-            if word == "fill":
-                said.append(FILL)
-            elif word == "wait":
-                await yield_times(int(rest))
-            else:
-                payload = {"instructions": rest or None} if word == "ask" else {}
-                try:
-                    answer = await self._bridge.host_request(f"compact.{'run' if word == 'ask' else 'status'}", payload)
-                    said.append(json.dumps(answer))
-                except HostRequestError as error:
-                    said.append(str(error))
-        return CellResult(status="ok", text="\n".join(said), generation=1)
-
-    async def names(self) -> StateManifest:
-        await anyio.lowlevel.checkpoint()
-        return StateManifest(known=True, generation=1)
-
-
-async def yield_times(times: int) -> None:
-    for _ in range(times):
-        await anyio.lowlevel.checkpoint()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,38 +86,26 @@ def scripted(steps: Sequence[tuple[str, int]]) -> Iterator[StepSource]:
 
 
 @asynccontextmanager
-async def session_of(plan: Plan, path: Path) -> Any:
+async def session_of(plan: Plan, path: Path) -> AsyncIterator[tuple[sc.Session, sc.ScriptedModel]]:
     model = sc.ScriptedModel(scripted(plan.steps), context_window=WINDOW)
-    outcomes: Iterator[bool] = itertools.chain(plan.summaries, itertools.repeat(True))
-    writer = sc.ScriptedModel(
-        [], summaries=(SUMMARY if good else sc.PermissionDenied("no", status=403) for good in outcomes)
-    )
     vetoes = itertools.chain(plan.vetoes, itertools.repeat(False))
 
     async def before(_: sc.CompactionPreparation) -> sc.Veto | None:
         await anyio.lowlevel.checkpoint()
         return sc.Veto("no") if next(vetoes) else None
 
-    wishes = Wishes(
-        model=model,
-        workspace=path.parent,
-        settings=sc.Settings(
-            compaction=CompactionSettings(
-                reserve_tokens=1_500, keep_recent_tokens=600, offline_fallback=False, background=plan.background
-            )
-        ),
-        watch=SettingsWatch(None),
-        system="Be brief.",
-        summariser=ModelSummariser(writer),
-        hooks=sc.Hooks(before_compact=[before]),
+    outcomes = itertools.chain(plan.summaries, itertools.repeat(True))
+    compaction = CompactionSettings(
+        reserve_tokens=1_500, keep_recent_tokens=600, offline_fallback=False, background=plan.background
     )
-    dispatcher = Dispatcher()
-    with SessionLog.open(path, cwd=path.parent) as log:
-        async with (
-            memory_bridge(dispatcher) as bridge,
-            assembled(wishes, log, cast("Kernel", MemoryKernel(bridge)), dispatcher) as session,
-        ):
-            yield session, model
+    async with memory_session(
+        path,
+        model,
+        summaries=(SUMMARY if good else sc.PermissionDenied("no", status=403) for good in outcomes),
+        hooks=sc.Hooks(before_compact=[before]),
+        compaction=compaction,
+    ) as session:
+        yield session, model
 
 
 class Driver:
@@ -213,7 +126,7 @@ class Driver:
             await self.session.abort()
         await self._prompt("the last word")
 
-    def _do(self, action: str, start_soon: Callable[..., None]) -> None:
+    def _do(self, action: str, start_soon: Callable[..., object]) -> None:
         session, text = self.session, f"input number {next(self._names)}."
         match action:
             case "prompt":
@@ -318,9 +231,9 @@ async def test_no_interleaving_loses_doubles_or_breaks_anything(plan: Plan) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @given(PLANS)
-@settings(max_examples=10_000, suppress_health_check=[HealthCheck.too_slow])
-async def test_ten_thousand_interleavings_lose_double_or_break_nothing(plan: Plan) -> None:
-    """FAULTS 1, 27, 59, 60, 62, 65, 66, 68."""
+@settings(max_examples=int(os.environ.get("INTERLEAVINGS", "2000")), suppress_health_check=[HealthCheck.too_slow])
+async def test_thousands_of_interleavings_lose_double_or_break_nothing(plan: Plan) -> None:
+    """FAULTS 1, 27, 59, 60, 62, 65, 66, 68. `make soak` runs 10,000."""
     await check(plan)

@@ -10,8 +10,11 @@ import sys
 
 import click
 
+from selfcompact.cli.compact import compact
+from selfcompact.cli.convert import export, import_, migrate
 from selfcompact.cli.demo import demo
 from selfcompact.cli.run import run
+from selfcompact.cli.sessions import inspect, search, sessions
 from selfcompact.cli.settings import settings
 from selfcompact.cli.skill import skill
 from selfcompact.errors import SelfcompactError, UsageError
@@ -28,10 +31,8 @@ def cli() -> None:
     """
 
 
-cli.add_command(demo)
-cli.add_command(run)
-cli.add_command(settings)
-cli.add_command(skill)
+for command in (compact, demo, export, import_, inspect, migrate, run, search, sessions, settings, skill):
+    cli.add_command(command)
 
 
 def main() -> None:

@@ -6,15 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 
 from selfcompact.codec import Json
 from selfcompact.compaction import hostblocks
+from selfcompact.compaction.contract import NONE
+from selfcompact.compaction.forms import read_any
 from selfcompact.compaction.frame import framed
 from selfcompact.compaction.hostblocks import HostBlock
 from selfcompact.compaction.ledger import DETAILS_KEY
 from selfcompact.compaction.plan import Plan
 from selfcompact.compaction.secrets import Redactor
 from selfcompact.compaction.summarise import Summary
+from selfcompact.compaction.transcript import shorten
 from selfcompact.entries import CompactionEntry, new_entry_id, now_iso
 from selfcompact.errors import NotBeneficial
 from selfcompact.messages import Message, ToolResultMessage
+
+SHORT_CHARS = 400
+"""Of the short summary in the record."""
 
 
 def compaction_entry(
@@ -46,11 +52,13 @@ def compaction_entry(
     ours: dict[str, Json] = {
         "style": plan.style,
         "rebuild": plan.rebuild,
+        "number": plan.number,
         "summariser": summary.summariser,
         "offline": summary.offline,
         "requests": summary.requests,
         "usage": summary.usage.to_json(),
         "tokensAfter": after,
+        "shortSummary": short_summary(summary.text),
         "isSplitTurn": plan.is_split_turn,
         "keptVerbatim": list(summary.kept.carried),
         "ratios": {model: round(ratio, 4) for model, ratio in plan.ratios.items()},
@@ -91,6 +99,14 @@ def stored_text(plan: Plan, summary: Summary, manifest_text: str, redact: Callab
             HostBlock(hostblocks.KERNEL, manifest_text),
         ),
     )
+
+
+def short_summary(text: str) -> str:
+    """The goal and the newest state in a few hundred characters, for lists of sessions; quoted, not worded anew."""
+    lines = read_any(text)
+    wanted = ("Goal", "In Progress", "Next Steps")
+    found = [line for name in wanted for heading, line in lines if heading == name and line != NONE]
+    return shorten(" ".join(found[:3]), SHORT_CHARS)
 
 
 def tokens_after(plan: Plan, stored: str) -> int:

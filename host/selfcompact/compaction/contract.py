@@ -17,6 +17,10 @@ TURN_SECTION = "Current Turn"
 """Where the host puts the summary of a split turn's beginning; no summariser is asked for it."""
 
 
+MAX_HEADING_CHARS = 200
+"""A longer line is no heading."""
+
+
 @dataclass(frozen=True)
 class Contract:
     """The headings of a form in their order, those that must have content, and headings below them."""
@@ -38,6 +42,27 @@ SECTIONS_CONTRACT = Contract(
     ),
     required=frozenset({"Goal", "Progress", "Next Steps"}),
     below=(("Progress", ("Done", "In Progress", "Blocked")),),
+)
+
+COMMON_HEADINGS = (
+    "Goal",
+    "Constraints & Preferences",
+    "Done",
+    "In Progress",
+    "Blocked",
+    "Key Decisions",
+    "Next Steps",
+    "Critical Context",
+    "Additional Notes",
+)
+"""Where lines of a summary go, whatever its form; see `forms`."""
+
+MARKS = {"Done": "[x] ", "In Progress": "[ ] "}
+"""Marks before the items of some of them."""
+
+HANDOFF_CONTRACT = Contract(
+    headings=("Progress & Decisions", "Context & Constraints", "Remaining Work", "Data & References"),
+    required=frozenset({"Progress & Decisions", "Remaining Work"}),
 )
 
 PREFIX_CONTRACT = Contract(
@@ -68,8 +93,8 @@ def parse_sections(text: str) -> tuple[str, tuple[Section, ...]]:
     found: list[tuple[str, list[str]]] = []
     fence = ""
     for line in text.splitlines():
-        fence = _fence_after(line, fence)
-        heading = None if fence else re.match(r"##[ \t]+(.+?)[ \t#]*$", line)
+        fence = fence_after(line, fence)
+        heading = None if fence or len(line) > MAX_HEADING_CHARS else re.match(r"##[ \t]+(.+?)[ \t#]*$", line)
         if heading:
             found.append((heading[1], []))
         else:
@@ -88,7 +113,7 @@ def check(text: str, contract: Contract, *, message_count: int = 0) -> Checked:
         return Checked("", violations=("the reply has no visible text",))
     preamble, sections = parse_sections(_normal_headings(text, contract, repairs))
     if not sections:
-        said = "the reply declines the task" if _declines(text) else "the reply has none of the headings that it should"
+        said = "the reply declines the task" if declines(text) else "the reply has none of the headings that it should"
         return Checked(text, violations=(said,))
     if preamble:
         repairs.append("text before the first heading was left out")
@@ -119,12 +144,26 @@ def with_turn(summary: str, prefix: str) -> str:
     return f"{summary}\n\n## {TURN_SECTION}\n{demoted(prefix)}"
 
 
+def with_notes(summary: str, notes: Sequence[str], contract: Contract = SECTIONS_CONTRACT) -> str:
+    """The summary with further items in the contract's last section."""
+    _, sections = parse_sections(summary)
+    last = contract.headings[-1]
+    lines = "\n".join(f"- {note}" for note in notes)
+    parts: list[str] = []
+    for section in sections:
+        body = section.body
+        if section.heading == last:
+            body = lines if body == NONE else f"{body}\n{lines}"
+        parts.append(f"## {section.heading}\n{body}")
+    return "\n\n".join(parts)
+
+
 def demoted(text: str) -> str:
     """Headings one level lower, outside code fences."""
     lines: list[str] = []
     fence = ""
     for line in text.splitlines():
-        fence = _fence_after(line, fence)
+        fence = fence_after(line, fence)
         lines.append(f"#{line}" if not fence and re.match(r"#{1,5} ", line) else line)
     return "\n".join(lines)
 
@@ -134,7 +173,23 @@ def least_chars(message_count: int) -> int:
     return 20 if message_count < 10 else 60 if message_count < 50 else 120
 
 
-def _fence_after(line: str, fence: str) -> str:
+def items(body: str) -> list[str]:
+    """The list items of a section, each with its indented lines; other lines stand for themselves."""
+    found: list[str] = []
+    for line in body.splitlines():
+        if line.startswith("  ") and found:
+            found[-1] += "\n" + line[2:]
+        elif line.strip():
+            found.append(line)
+    return found
+
+
+def item(line: str) -> str:
+    """An item without its list mark."""
+    return re.sub(r"^(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?", "", line.strip())
+
+
+def fence_after(line: str, fence: str) -> str:
     """The code fence that is open after a line, given the one that was open before it."""
     match = re.match(r"[ \t]{0,3}(`{3,}|~{3,})", line)
     if not match:
@@ -164,8 +219,12 @@ def _normal_headings(text: str, contract: Contract, repairs: list[str]) -> str:
     lines: list[str] = []
     fence = ""
     for line in text.splitlines():
-        fence = _fence_after(line, fence)
-        match = None if fence else re.match(r"(#{1,4})[ \t]+\**(.+?)\**:?[ \t#]*$|\*\*([^*]+?):?\*\*:?[ \t]*$", line)
+        fence = fence_after(line, fence)
+        match = (
+            None
+            if fence or len(line) > MAX_HEADING_CHARS
+            else re.match(r"(#{1,4})[ \t]+\**(.+?)\**:?[ \t#]*$|\*\*([^*]+?):?\*\*:?[ \t]*$", line)
+        )
         if match:
             key = _key(match[2] or match[3])
             if key in known and key not in lower:
@@ -225,7 +284,8 @@ def _content(body: str) -> str:
     return " ".join(line for line in lines if line and not line.startswith("#") and line != NONE).strip()
 
 
-def _declines(text: str) -> bool:
+def declines(text: str) -> bool:
+    """Whether a reply is a refusal in words."""
     return (
         re.match(
             r"(?i)\W*(?:(?:i(?: a|['\u2019])m )?sorry|i can(?:no|['\u2019])t|i(?: a|['\u2019])m (?:not able|unable))",

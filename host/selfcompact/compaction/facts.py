@@ -23,8 +23,9 @@ from selfcompact.messages import (
 )
 
 _RULE = re.compile(
-    r"\b(?:must|never|always|do ?n[o']t|do not|don\u2019t|only|without|at most|at least|no more than|instead of|prefer|"
-    r"avoid|make sure|ensure|keep|leave .{1,40} alone|should(?: not|n't)?|required?|forbidden|not allowed)\b"
+    r"\b(?:must|never|always|do ?n[o']t|do not|don\u2019t|only|without|at most|at least|no more than|instead of|"
+    r"prefer|avoid|wants?|please|make sure|ensure|keep|leave .{1,40} alone|should(?: not|n't)?|required?|"
+    r"forbidden|not allowed)\b"
     r"|\u5fc5\u987b|\u4e0d\u8981|\u4e0d\u5f97|\u7981\u6b62|\u52a1\u5fc5|\u4e00\u5b9a|\u3057\u306a\u3044\u3067|\u5fc5\u305a|\u3059\u308b\u306a",
     re.IGNORECASE,
 )
@@ -43,6 +44,28 @@ _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|^-{20,}\n\w*(?:Err
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
+_EXACT = re.compile(
+    r"\d|https?://|`[^`]+`|[\w-]+/[\w./-]+|\b\w+\.(?:py|js|ts|md|toml|json|yaml|yml|txt|csv|sh|c|h|go|rs)\b"
+    r"|\b\w+_\w+\b|\b[a-z]+[A-Z]\w*\b|\b[A-Z]{2,}[A-Z0-9_-]*\b|[\"\u201c][^\"\u201d]{2,80}[\"\u201d]"
+)
+_REPORT = re.compile(
+    r"\b(?:done|fixed|added|created|removed|renamed|updated|wrote|written|implemented|passes|passed|passing|works|working|"
+    r"found|finished|complete[d]?|installed|verified|confirmed|deleted|moved|changed|failed|fails|broken)\b",
+    re.IGNORECASE,
+)
+_CHATTER = re.compile(
+    r"^(?:let me|now |i'?ll |i will |perfect|great|good|ok(?:ay)?\b|sure|you'?re (?:absolutely )?right|got it|hmm|"
+    r"acknowledged|noted)",
+    re.IGNORECASE,
+)
+
+PASTED_CHARS = 3_000
+"""A longer message is mostly pasted; its sentences are looked at only near its two ends."""
+
+PASTED_ENDS_CHARS = 1_000
+"""How far from each end of such a message."""
+
+
 @dataclass(frozen=True)
 class ErrorFact:
     """One distinct error, word for word, and how it stood at the end of the messages."""
@@ -50,7 +73,12 @@ class ErrorFact:
     text: str
     source: str
     count: int
-    state: str
+    is_over: bool
+
+    @property
+    def state(self) -> str:
+        """The last state in words."""
+        return "the same call went well later" if self.is_over else "not seen to be solved"
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -61,20 +89,49 @@ def sentences(text: str) -> Iterator[str]:
             yield said
 
 
-def rules(messages: Iterable[Message]) -> tuple[str, ...]:
-    """Sentences of the user that set a rule, word for word, oldest first."""
-    return _unique(said for m in messages if is_real_user(m) for said in sentences(text_of(m)) if _RULE.search(said))
+def statements(text: str) -> tuple[str, ...]:
+    """The sentences of a message, short ones joined to the one before where they say nothing by themselves."""
+    if len(text) > PASTED_CHARS:
+        text = f"{text[:PASTED_ENDS_CHARS]}\n{text[-PASTED_ENDS_CHARS:]}"
+    found: list[str] = []
+    for line in re.sub(r"```.*?(?:```|\Z)", "\n", text, flags=re.DOTALL).splitlines():
+        # Two sentences of one line belong together: "The cap is 5. Never exceed it." is one rule.
+        parts = list(sentences(line))
+        if len(line) <= 240 and parts:
+            found.append(" ".join(parts))
+        else:
+            found.extend(parts)
+    return tuple(dict.fromkeys(found))
 
 
-def decisions(messages: Iterable[Message]) -> tuple[str, ...]:
-    """Sentences of the agent that give a reason or a choice, oldest first."""
-    return _unique(
-        said
-        for m in messages
-        if isinstance(m, AssistantMessage)
-        for said in sentences(text_of(m))
-        if 20 <= len(said) <= 400 and _DECISION.search(said)
-    )
+def is_rule(sentence: str) -> bool:
+    """Whether a sentence of the user sets a rule or tells a wish."""
+    return _RULE.search(sentence) is not None
+
+
+def is_exact(sentence: str) -> bool:
+    """Whether a sentence has something in it that cannot be guessed: a number, a name, a path, a quotation."""
+    return _EXACT.search(sentence) is not None
+
+
+def is_chatter(sentence: str) -> bool:
+    """Whether a sentence of the agent only announces or agrees."""
+    return _CHATTER.search(sentence) is not None and not is_exact(sentence)
+
+
+def is_labelled(sentence: str) -> bool:
+    """Whether a sentence announces its weight: `IMPORTANT: …`, `FACT: …`, `TODO: …`."""
+    return re.match(r"[A-Z][A-Z ]{2,30}:\s", sentence) is not None
+
+
+def is_report(sentence: str) -> bool:
+    """Whether a sentence of the agent reports an outcome."""
+    return len(sentence) >= 20 and not _CHATTER.search(sentence) and _REPORT.search(sentence) is not None
+
+
+def is_decision(sentence: str) -> bool:
+    """Whether a sentence of the agent gives a reason or a choice."""
+    return 20 <= len(sentence) <= 400 and not _CHATTER.search(sentence) and _DECISION.search(sentence) is not None
 
 
 def open_questions(messages: Sequence[Message]) -> tuple[str, ...]:
@@ -119,10 +176,7 @@ def errors(messages: Iterable[Message]) -> tuple[ErrorFact, ...]:
                 count = seen[line][2] if line in seen else 0
                 seen[line] = (line, target, count + 1, False)
                 open_by_target.setdefault(target, []).append(line)
-    return tuple(
-        ErrorFact(text, source, count, "the same call went well later" if over else "not seen to be solved")
-        for text, source, count, over in seen.values()
-    )
+    return tuple(ErrorFact(text, source, count, over) for text, source, count, over in seen.values())
 
 
 def error_lines(message: ToolResultMessage) -> tuple[str, ...]:
@@ -133,8 +187,25 @@ def error_lines(message: ToolResultMessage) -> tuple[str, ...]:
     found = [match["line"].strip()[:500] for match in _ERROR_LINE.finditer(text)]
     if found:
         return _unique(found[-3:])
-    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
-    return (last[:500],) if last and message.is_error else ()
+    # "Command exited with code 1" says nothing by itself, so the line before it comes along.
+    last = " / ".join([line.strip()[:300] for line in text.splitlines() if line.strip()][-2:])
+    return (last,) if last and message.is_error else ()
+
+
+def outcomes(messages: Iterable[Message]) -> tuple[str, ...]:
+    """What calls printed last, each with the first line of its cell or command; errors and silent calls left out."""
+    calls: dict[str, ToolCall] = {}
+    found: list[str] = []
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            calls.update((call.id, call) for call in message.tool_calls)
+        elif isinstance(message, ToolResultMessage) and not error_lines(message):
+            call = calls.get(message.tool_call_id)
+            code = next((v for k in ("code", "command") if call and isinstance(v := call.arguments.get(k), str)), "")
+            lines = [line.strip() for line in _ANSI.sub("", text_of(message)).splitlines() if line.strip()]
+            if code.strip() and lines:
+                found.append(f"`{_cut(code.strip().splitlines()[0], 80)}` printed last: {_cut(lines[-1], 160)}")
+    return _unique(found)
 
 
 def names_defined(messages: Iterable[Message]) -> Mapping[str, str]:
@@ -185,6 +256,10 @@ def _bound(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 def _one_line(code: str, node: ast.expr) -> str:
     text = " ".join((ast.get_source_segment(code, node) or "").split())
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _target(tool: str, arguments: Mapping[str, Json]) -> str:

@@ -100,7 +100,7 @@ _PATHLIB = re.compile(
 _READERS = re.compile(r"\b(?:read_csv|read_json|read_parquet|read_excel|read_table|loadtxt|np\.load)\(\s*" + _STRING)
 _WRITERS = re.compile(r"\.(?:to_csv|to_json|to_parquet|to_excel|savefig|savetxt)\(\s*" + _STRING)
 _WRITEFILE = re.compile(r"^%%(?:writefile|file)\s+(?:-a\s+)?(?P<path>\S+)", re.MULTILINE)
-_SHELL_LINE = re.compile(r"^\s*(?:!|%sx\s|%system\s)(?P<line>.+)$", re.MULTILINE)
+_SHELL_LINE = re.compile(r"^[ \t]*(?:!|%sx\s|%system\s)(?P<line>.+)$", re.MULTILINE)
 _SHELL_CELL = re.compile(r"^%%(?:bash|sh|script\s+\S+)[^\n]*\n(?P<body>.*)", re.DOTALL)
 _SUBPROCESS = re.compile(r"\b(?:run|check_output|check_call|call|Popen|system|popen)\(\s*" + _STRING)
 

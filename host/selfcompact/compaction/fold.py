@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from selfcompact.compaction import budget
-from selfcompact.compaction.contract import Checked, Contract, check
+from selfcompact.compaction.contract import Checked
+from selfcompact.compaction.forms import Form
 from selfcompact.compaction.request import Kind, SummaryRequest, new_nonce, summary_request
 from selfcompact.compaction.retry import Sleep, with_retries
 from selfcompact.compaction.style import Style
@@ -75,7 +76,7 @@ class Task:
 
     part: str
     style: Style
-    contract: Contract
+    form: Form
     items: tuple[str, ...]
     window: int
     output_tokens: int
@@ -195,7 +196,7 @@ class Folder:
             return Checked(text, violations=(problem,))
         if self._tokens(text) > task.output_tokens * LENGTH_SLACK:
             return Checked(text, violations=(f"the reply is longer than {task.output_tokens:,} tokens",))
-        return check(text, task.contract, message_count=task.message_count)
+        return task.form.check(text, message_count=task.message_count)
 
 
 @dataclass(frozen=True)

@@ -16,20 +16,18 @@ BOUNDARY_TAGS = (
     "additional-context",
     "instructions",
     "turn-prefix",
-    "kernel",
     "system",
-    "current_focus",
 )
 """Names of tags that must not be forged; a hyphen stands for any of hyphen, underscore, space, or nothing."""
 
-_GAP = r"[\s\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]*"
+_GAP = r"[\s\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]{0,12}"  # bounded: hostile text must not cost squares
 _LESS = r"(?:[<\uff1c\ufe64\u2039\u3008\u276e]|&(?:amp;)*(?:lt|LT|#0*60|#[xX]0*3[cC]);?)"
 _SLASH = r"(?:[/\uff0f\u2044\u2215\u29f8]|&(?:amp;)*(?:sol|#0*47|#[xX]0*2[fF]);?)?"
 
 
 def _letter(char: str) -> str:
     if char in "-_":
-        return r"[-_\s\uff0d\uff3f\u2010-\u2015\u2212]*"
+        return r"[-_\s\uff0d\uff3f\u2010-\u2015\u2212]{0,4}"
     wide = chr(ord(char.upper()) + 0xFEE0) + chr(ord(char.lower()) + 0xFEE0)
     return f"[{char.lower()}{char.upper()}{wide}]"
 

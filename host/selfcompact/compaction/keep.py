@@ -11,15 +11,18 @@ from dataclasses import dataclass
 
 from selfcompact.compaction.tokens import Estimator
 
+MAX_SEARCHED_CHARS = 20_000
+"""What of instructions is searched for literals; nobody writes longer ones by hand."""
+
 _FENCE = re.compile(r"```[^\n`]*\n(.*?)\n?```", re.DOTALL)
 _QUOTED = (
-    re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL),
+    re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL),
     re.compile(r"()\"([^\"]+)\""),
     re.compile(r"()\u201c([^\u201d]+)\u201d"),
     re.compile(r"()\u300c([^\u300d]+)\u300d"),
     re.compile(r"()(?<![A-Za-z0-9])'([^'\n]+)'(?![A-Za-z0-9])"),
 )
-_TEST_ID = re.compile(r"[\w./-]+\.py::[\w:\[\].,-]*[\w\]]")
+_TEST_ID = re.compile(r"(?<![\w./-])[\w./-]+\.py::[\w:\[\].,-]*[\w\]]")
 _PATH = re.compile(r"(?<![\w/.])(?:~?/|\.{1,2}/)?(?:[\w.+-]+/)+[\w.+-]*\w|(?<![\w/.])[\w-]+\.[a-z]{1,5}(?![\w.])")
 
 
@@ -60,7 +63,7 @@ def quoted_literals(instructions: str) -> tuple[str, ...]:
             found[literal.strip() if "\n" not in literal else literal] = None
         return " "
 
-    rest = _FENCE.sub(take, instructions)
+    rest = _FENCE.sub(take, instructions[:MAX_SEARCHED_CHARS])
     for pattern in _QUOTED:
         rest = pattern.sub(take, rest)
     return tuple(sorted(found, key=instructions.find))
@@ -68,8 +71,9 @@ def quoted_literals(instructions: str) -> tuple[str, ...]:
 
 def bare_literals(instructions: str) -> tuple[str, ...]:
     """Paths and test ids that stand without quotes. These are kept when the history knows them."""
-    tests = _TEST_ID.findall(instructions)
-    rest = _TEST_ID.sub(" ", instructions)
+    searched = instructions[:MAX_SEARCHED_CHARS]
+    tests = _TEST_ID.findall(searched)
+    rest = _TEST_ID.sub(" ", searched)
     return tuple(dict.fromkeys((*tests, *_PATH.findall(rest))))
 
 

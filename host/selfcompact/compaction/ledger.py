@@ -166,7 +166,7 @@ class Ledger:
         self._anchor_tokens = usage.total - hidden_output_tokens(usage, own)
 
     def _learn(self, reported: int, estimate: int) -> None:
-        if not self._calibrate or estimate < MIN_CALIBRATION_TOKENS:
+        if not self._calibrate or reported <= 0 or estimate < MIN_CALIBRATION_TOKENS:
             return
         ratio = max(MIN_RATIO, min(MAX_RATIO, (reported - self.overhead_tokens) / estimate))
         known = self._ratios.get(self._model)

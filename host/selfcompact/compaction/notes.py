@@ -17,7 +17,7 @@ from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.style import load_style, prompt
 from selfcompact.compaction.summarisers import SummaryReply, TextSummariser
 from selfcompact.compaction.tokens import Estimator, ScriptAwareEstimator
-from selfcompact.compaction.transcript import shorten, transcript
+from selfcompact.compaction.transcript import transcript
 from selfcompact.compaction.windows import clamp
 from selfcompact.errors import SummaryRejected
 from selfcompact.messages import Message
@@ -69,7 +69,7 @@ async def branch_summary(
     task = Task(
         part="branch",
         style=style,
-        contract=style.contract,
+        form=style.form,
         items=transcript(messages, redact=redact, drop_thinking=summariser.drops_thinking),
         window=window,
         output_tokens=budget.summary_tokens(settings.reserve_tokens, window, summariser.max_output_tokens),
@@ -78,13 +78,6 @@ async def branch_summary(
     )
     tokens = (estimator or ScriptAwareEstimator()).text
     return await Folder(summariser, tokens=tokens, redact=redact, tally=Tally(), on_progress=on_progress).fold(task)
-
-
-def offline_short_summary(summary: str, limit_chars: int = 400) -> str:
-    """The goal and the newest state of a summary, without a model."""
-    lines = [line.strip("-*[]x ") for line in summary.splitlines() if line.strip() and not line.startswith("#")]
-    said = [line for line in lines if line and line != "(none)"]
-    return shorten(" ".join(said[:3]), limit_chars)
 
 
 async def _about(kind: str, summary: str, summariser: TextSummariser, limit_tokens: int, secrets: Sequence[str]) -> str:

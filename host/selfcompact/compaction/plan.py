@@ -10,18 +10,25 @@ from selfcompact.codec import Json
 from selfcompact.compaction import budget, hostblocks
 from selfcompact.compaction.cut import Cut, find_cut
 from selfcompact.compaction.files import FileOps, files_of
+from selfcompact.compaction.forms import Form
 from selfcompact.compaction.hostblocks import HostBlock
 from selfcompact.compaction.ledger import DETAILS_KEY, Ledger
-from selfcompact.compaction.path import LivePath, Span
+from selfcompact.compaction.path import LivePath, Span, starts_turn
 from selfcompact.compaction.rebuild import USER_MESSAGES, USER_MESSAGES_TOKENS, carried_user_messages
 from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.style import Rebuild, load_style
+from selfcompact.compaction.style import Rebuild, style_of
 from selfcompact.compaction.tokens import Estimator
 from selfcompact.entries import CompactionEntry
-from selfcompact.messages import Message, text_of
+from selfcompact.messages import ImageContent, Message, blocks, text_of
 
 TOO_SHORT = "session is too short to compact: everything in it would be kept word for word"
 ALREADY_COMPACTED = "already compacted: nothing was said since the last compaction"
+
+
+ACCURACY_WARNING = (
+    "Long threads and many compactions cost accuracy; begin a new session when the task changes, "
+    "and give it what it needs."
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,8 @@ class Plan:
     `removed` is all that leaves the context: what is summarised and the turn prefix, unless a part of it was summarised
     before (see `background`); files and literals are looked up in it.
     With the rebuild strategy `user-messages` nothing stays, `user_messages` are what is carried, oldest first, and
-    `first_kept_entry_id` is empty: the compaction entry names itself.
+    `first_kept_entry_id` is empty: the compaction entry names itself. `number` counts the compactions of the session
+    from 1; `warning` is for the user, where the style has one.
     """
 
     to_summarise: Span
@@ -56,6 +64,7 @@ class Plan:
     overhead_tokens: int
     window: int | None
     style: str
+    form: Form
     estimator: Estimator
     rebuild: Rebuild = "keep-recent"
     ratio: float = 1.0
@@ -66,6 +75,8 @@ class Plan:
     earlier_literals: tuple[str, ...] = ()
     earlier_details: Mapping[str, Json] | None = None
     compaction_id: str | None = None
+    number: int = 1
+    warning: str | None = None
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -96,7 +107,7 @@ def plan(
     cut = find_cut(ledger.path, keep, keep_media_bytes=budget.KEEP_MEDIA_BYTES)
     if cut is None or ledger.path.message_count(0, cut.first_kept) == 0:
         return Skip(TOO_SHORT)
-    if load_style(settings.style).rebuild == USER_MESSAGES:
+    if style_of(settings).rebuild == USER_MESSAGES:
         cut = Cut(len(ledger.path))
     return plan_at(ledger, cut, settings, window, instructions=instructions)
 
@@ -106,7 +117,8 @@ def plan_at(
 ) -> Plan:
     """What a compaction with this very cut would do. The cost does not grow with the session."""
     path = ledger.path
-    rebuild = load_style(settings.style).rebuild
+    style = style_of(settings)
+    rebuild = style.rebuild
     compaction = ledger.newest_compaction
     previous, blocks = stored_parts(compaction) if compaction is not None else ("", ())
     carried = tuple(block.text for block in blocks if block.name == hostblocks.USER_MESSAGE)
@@ -138,6 +150,9 @@ def plan_at(
         overhead_tokens=ledger.overhead_tokens,
         window=window,
         style=settings.style,
+        form=style.form,
+        number=compaction_number(compaction.details if compaction is not None else None) + 1,
+        warning=ACCURACY_WARNING if style.warns_of_many and compaction is not None else None,
         estimator=ledger.estimator,
         rebuild=rebuild,
         ratio=ledger.ratio,
@@ -166,6 +181,13 @@ def stored_parts(compaction: CompactionEntry) -> tuple[str, tuple[HostBlock, ...
     return hostblocks.split(compaction.summary)
 
 
+def compaction_number(details: Mapping[str, Json] | None) -> int:
+    """Which compaction of its session an entry is, from 1; 0 where it does not say."""
+    ours = (details or {}).get(DETAILS_KEY)
+    number = ours.get("number") if isinstance(ours, dict) else None
+    return number if isinstance(number, int) else 0
+
+
 def earlier_literals(details: Mapping[str, Json] | None) -> tuple[str, ...]:
     """The literals that a compaction entry carries."""
     ours = (details or {}).get(DETAILS_KEY)
@@ -184,9 +206,20 @@ def _carried_user_message(ledger: Ledger, cut: Cut, window: int | None, carried:
     if position is not None:
         if position >= cut.first_kept:
             return None
-        text = text_of(path.span(position, position + 1)[0])
+        text = _words(path, position)
         return cut_in_middle(text, ledger, budget.user_message_tokens(window), path.entries[position].id)
     return carried[-1] if carried else None
+
+
+def _words(path: LivePath, position: int) -> str:
+    """What the user said there, together with messages of the user directly before it, which nobody answered either."""
+    first = position
+    while first > 0 and starts_turn(path.entries[first - 1]):
+        first -= 1
+    messages = path.span(first, position + 1)
+    images = sum(isinstance(block, ImageContent) for message in messages for block in blocks(message))
+    note = [f"[{images} image(s) of this message are in the session log]"] if images else []
+    return "\n\n".join([*(said for message in messages if (said := text_of(message)).strip()), *note])
 
 
 def cut_in_middle(text: str, ledger: Ledger, limit_tokens: int, entry_id: str) -> str:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from selfcompact.compaction.inert import inert
-from selfcompact.compaction.style import Style
+from selfcompact.compaction.style import BUILT_IN, Style, load_style
+from selfcompact.models.model import ModelRequest
 
 Kind = Literal["first", "update", "prefix"]
 
@@ -25,6 +26,21 @@ class SummaryRequest:
     system: str
     prompt: str
     max_output_tokens: int
+
+
+FOCUS = (
+    "Additional focus, with high priority: what the instructions part asks to keep must be in the summary. It may not "
+    "change the form or these rules."
+)
+
+CARRY_OVER = (
+    "The previous summary above covers everything before the conversation: carry over all of it that still holds."
+)
+
+
+def is_compaction_request(request: ModelRequest) -> bool:
+    """Whether a model is asked for a summary: a fixed system prompt of a style, and no tools."""
+    return not request.tools and request.system in {load_style(name).system for name in BUILT_IN}
 
 
 def new_nonce() -> str:
@@ -55,17 +71,22 @@ def summary_request(
         parts.append(tagged("previous-summary", inert(redact(previous)), nonce))
     if context:
         parts.append(tagged("additional-context", inert(redact(context)), nonce))
-    parts.append({"first": style.first, "update": style.update, "prefix": style.prefix}[kind])
-    if instructions:
-        parts.append(
-            "Additional focus, with high priority: what the part below asks to keep must be in the summary. It may "
-            "not change the form or these rules."
-        )
-        parts.append(tagged("instructions", inert(redact(instructions)), nonce))
+    focus = [FOCUS, tagged("instructions", inert(redact(instructions)), nonce)] if instructions else []
+    task = _task(style, kind)
+    parts += [*focus, *task] if style.instructions_first else [*task, *focus]
     if violations:
         named = "\n".join(f"- {violation}" for violation in violations)
         parts.append(f"An earlier answer was not usable:\n{inert(named)}\nAnswer again, in exactly the form above.")
     return SummaryRequest(style.system, "\n\n".join(parts), max_output_tokens)
+
+
+def _task(style: Style, kind: Kind) -> list[str]:
+    if kind == "prefix":
+        return [style.prefix]
+    if kind == "first":
+        return [style.first, style.format]
+    # A style, or an override, may have one text for both cases.
+    return [style.update, *([CARRY_OVER] if style.update == style.first else []), style.format]
 
 
 def parts_of(prompt: str) -> dict[str, str]:

@@ -37,7 +37,7 @@ _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-
 _IN_URL = re.compile(r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]{1,20}://[^\s:/@]{1,100}:)[^\s:/@]{3,200}(?=@)")
 _BEARER = re.compile(r"(?P<word>\b(?:Bearer|Basic)\s+)[A-Za-z0-9._~+/-]{16,}=*", re.IGNORECASE)
 _NAMED = re.compile(
-    r"(?P<name>[A-Za-z0-9_.-]{0,40}(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|passphrase|credential|auth[_-]?key)"
+    r"(?P<name>(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|passphrase|credential|auth[_-]?key)"
     r"[A-Za-z0-9_-]{0,20}[\"']?\s*(?:[:=]|=>)\s*[\"']?)(?P<value>[^\s\"',;{}()\[\]<>]{8,200})",
     re.IGNORECASE,
 )

@@ -72,6 +72,15 @@ class CompactionSettings(BaseModel):
     style: Annotated[str, Field(min_length=1)] = "sections"
     """The prompt family, output contract and rebuild strategy."""
 
+    style_folders: tuple[str, ...] = ()
+    """Folders with styles of your own, each a folder of the style's name (see docs/styles.md)."""
+
+    prompt: str | None = None
+    """Replaces the style's instruction text; form and safety stay."""
+
+    prompt_file: str | None = None
+    """The same out of a file; wins over `prompt`."""
+
     model: str | None = None
     """The summariser's own model; None: the session's model."""
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from selfcompact.compaction import budget
-from selfcompact.compaction.contract import with_turn
+from selfcompact.compaction import budget, facts
 from selfcompact.compaction.fold import Folder, Progress, Tally, Task
 from selfcompact.compaction.keep import Kept, kept_literals
+from selfcompact.compaction.offline import fitting_tokens
 from selfcompact.compaction.plan import Plan
 from selfcompact.compaction.retry import Sleep
 from selfcompact.compaction.secrets import Redactor
 from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.style import load_style
+from selfcompact.compaction.style import Style, style_of
 from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, Summariser, TextSummariser
 from selfcompact.compaction.transcript import transcript
 from selfcompact.errors import ModelError, SummaryRejected
@@ -98,7 +98,7 @@ async def _by_model(
     on_progress: Callable[[Progress], None] | None,
     sleep: Sleep | None,
 ) -> str:
-    style = load_style(plan.style)
+    style = style_of(settings)
     width = summariser.context_window or window or budget.ASSUMED_WINDOW_TOKENS
 
     def tokens(text: str) -> int:
@@ -111,10 +111,10 @@ async def _by_model(
     main = Task(
         part="history",
         style=style,
-        contract=style.contract,
+        form=style.form,
         items=transcript(history, redact=redact, drop_thinking=summariser.drops_thinking),
         window=width,
-        output_tokens=budget.summary_tokens(settings.reserve_tokens, width, summariser.max_output_tokens),
+        output_tokens=_output_tokens(style, settings, width, summariser),
         message_count=len(history),
         previous=plan.previous_summary,
         context=_context(plan),
@@ -125,7 +125,7 @@ async def _by_model(
     prefix = Task(
         part="turn prefix",
         style=style,
-        contract=style.prefix_contract,
+        form=style.prefix_form,
         items=transcript(plan.turn_prefix, redact=redact, drop_thinking=summariser.drops_thinking),
         window=width,
         output_tokens=budget.prefix_tokens(settings.reserve_tokens, width, summariser.max_output_tokens),
@@ -134,7 +134,12 @@ async def _by_model(
         instructions=plan.instructions,
     )
     written = await _side_by_side(folder, main, prefix)
-    return with_turn(written[0], written[1])
+    return style.form.with_turn(written[0], written[1])
+
+
+def _output_tokens(style: Style, settings: CompactionSettings, window: int, summariser: TextSummariser) -> int:
+    limit = budget.summary_tokens(settings.reserve_tokens, window, summariser.max_output_tokens)
+    return limit if style.output_tokens is None else min(limit, style.output_tokens)
 
 
 async def _side_by_side(folder: Folder, *tasks: Task) -> tuple[str, ...]:
@@ -165,11 +170,19 @@ def _context(plan: Plan) -> str:
     return "\n".join(lines)
 
 
+def missing_questions(plan: Plan, text: str, redact: Callable[[str], str]) -> tuple[str, ...]:
+    """Questions that nobody answered, that leave the context, and that the summary does not have."""
+    open_ones = facts.open_questions((*plan.removed, *plan.kept))
+    kept = [text_of(message) for message in plan.kept]
+    leaving = (redact(question) for question in open_ones if not any(question in said for said in kept))
+    return tuple(question for question in leaving if question not in text)
+
+
 def _offline(
     plan: Plan, summariser: OfflineSummariser, settings: CompactionSettings, redact: Callable[[str], str]
 ) -> str:
     limit = budget.summary_tokens(settings.reserve_tokens, plan.window)
-    return summariser.write(plan, int(limit / plan.ratio), redact)
+    return summariser.write(plan, fitting_tokens(plan, int(limit / plan.ratio)), redact)
 
 
 def _finished(
@@ -183,6 +196,10 @@ def _finished(
     failure: str | None = None,
 ) -> Summary:
     tally = tally or Tally()
+    questions = () if offline else missing_questions(plan, text, redact)
+    if questions:
+        text = plan.form.with_notes(text, [f"Open question: {question}" for question in questions])
+        tally.repairs.append("an open question of the last message was added word for word")
     kept = kept_literals(
         plan.instructions,
         earlier=plan.earlier_literals,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from selfcompact.compaction.plan import Plan
 from selfcompact.compaction.request import SummaryRequest
 from selfcompact.errors import ModelTimeout
 from selfcompact.messages import AssistantMessage, Usage, text_of, user
-from selfcompact.models.model import Completed, Model, ModelRequest, TextDelta
+from selfcompact.models.model import Completed, Model, ModelRequest, StreamEvent, TextDelta
 
 IDLE_S = 120.0
 """Seconds without a piece of the answer after which a request is given up. Not a limit on the whole: a slow stream
@@ -94,8 +94,17 @@ class ModelSummariser:
             purpose="summary",
             cache_key=self.cache_key,
         )
+        stream = self.model.stream(asked)
+        try:
+            return await self._reply(aiter(stream), on_text)
+        finally:
+            # Left to the garbage collector, a generator that was given up would keep its connection open.
+            if isinstance(stream, AsyncGenerator):
+                with anyio.CancelScope(shield=True):
+                    await stream.aclose()
+
+    async def _reply(self, stream: AsyncIterator[StreamEvent], on_text: Callable[[int], None] | None) -> SummaryReply:
         characters = 0
-        stream = aiter(self.model.stream(asked))
         while True:
             with anyio.move_on_after(self.idle_s) as scope:
                 event = await anext(stream, None)

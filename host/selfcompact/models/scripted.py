@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass
 
 import anyio
+import anyio.lowlevel
 
 from selfcompact.codec import Json
 from selfcompact.compaction.tokens import Estimator, ScriptAwareEstimator
@@ -147,6 +148,7 @@ class ScriptedModel:
             ModelError: the step is a failure.
         """
         self.requests.append(request)
+        await anyio.lowlevel.checkpoint()  # as any model that is asked over a network
         step = self._next_summary() if request.purpose == "summary" else await self._next_step(request)
         if step.delay_s:
             await anyio.sleep(step.delay_s)

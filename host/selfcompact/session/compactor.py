@@ -23,6 +23,7 @@ from selfcompact.compaction.plan import Plan, Skip, plan
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.summarise import Summary
 from selfcompact.compaction.summarisers import Summariser
+from selfcompact.entries import Entry
 from selfcompact.errors import CompactionError, ModelError, SessionFileError
 from selfcompact.events import (
     CompactionEnd,
@@ -34,6 +35,7 @@ from selfcompact.events import (
     WarningRaised,
 )
 from selfcompact.session.attempts import ATTEMPT, attempt_history
+from selfcompact.session.branches import summarise_branch
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.hooks import CompactionPreparation, Hooks, SuppliedSummary, Veto
 from selfcompact.session.stream import EventHub
@@ -128,6 +130,16 @@ class Compactor:
         if self._ahead is not None:
             self._ahead.cancel()
 
+    async def tell_branch(self, entries: Sequence[Entry]) -> str | None:
+        """What happened on a branch that is being left; None when nothing did.
+
+        Raises:
+            SummaryRejected, ModelError: the summariser failed, and there is no fallback.
+        """
+        return await summarise_branch(
+            entries, self._summariser, self._settings(), window=self._window(), secrets=self._secrets
+        )
+
     async def run(
         self, reason: CompactionReason, instructions: str | None, *, phase: Phase, will_retry: bool = False
     ) -> CompactionOutcome:
@@ -214,6 +226,8 @@ class Compactor:
         )
         self._conversation.append(entry)
         self._conversation.sync()
+        if planned.warning is not None:
+            self._report(planned.warning)
         result = CompactionResult(
             summary=entry.summary,
             first_kept_entry_id=entry.first_kept_entry_id,

@@ -10,33 +10,37 @@ from collections.abc import Sequence
 
 from selfcompact.codec import Json
 from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.tokens import Estimator
+from selfcompact.compaction.tokens import Estimator, ScriptAwareEstimator
 from selfcompact.entries import (
+    BranchSummaryEntry,
     CustomEntry,
     CustomMessageEntry,
     Entry,
+    LabelEntry,
     MessageEntry,
     ModelChangeEntry,
+    SessionInfoEntry,
     new_entry_id,
     now_iso,
 )
+from selfcompact.log import LiveLog, SessionLog
 from selfcompact.messages import AssistantMessage, Message, TextContent, ToolCall
 from selfcompact.session.history import build_history
-from selfcompact.session.log import SessionLog
 
 
 class Conversation:
     """Owns the log and the ledger of one session. Not shared between sessions; no method awaits."""
 
     def __init__(self, log: SessionLog, *, overhead_tokens: int, estimator: Estimator | None = None) -> None:
-        self._log = log
-        self._taken = {entry.id for entry in log.entries}
-        if estimator is None:
-            self.ledger = Ledger(log.entries, overhead_tokens=overhead_tokens)
-        else:
-            self.ledger = Ledger(log.entries, overhead_tokens=overhead_tokens, estimator=estimator)
-        self._leaf_id = log.entries[-1].id if log.entries else None
-        self._call_ids = {call.id for entry in log.entries for call in _calls(entry)}
+        self._log, self._overhead_tokens = log, overhead_tokens
+        self._estimator = estimator or ScriptAwareEstimator()
+        self._begin_with(log.entries)
+
+    def _begin_with(self, entries: Sequence[Entry]) -> None:
+        self._taken = {entry.id for entry in entries}
+        self.ledger = Ledger(entries, overhead_tokens=self._overhead_tokens, estimator=self._estimator)
+        self._leaf_id = entries[-1].id if entries else None
+        self._call_ids = {call.id for entry in entries for call in _calls(entry)}
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -105,6 +109,28 @@ class Conversation:
     def new_id(self) -> str:
         """An id that no live entry has."""
         return new_entry_id(self._taken)
+
+    def go_back(self, live: LiveLog) -> None:
+        """Take an earlier view for the live one; what is appended next goes on from its leaf."""
+        self._begin_with(live.entries)
+
+    def summarise_branch(self, from_id: str, summary: str) -> None:
+        """Append what happened on a branch that was left; `from_id` was its leaf."""
+        self.append(
+            BranchSummaryEntry(
+                id=self.new_id(), parent_id=self._leaf_id, timestamp=now_iso(), from_id=from_id, summary=summary
+            )
+        )
+
+    def label(self, target_id: str, label: str | None) -> None:
+        """Append a name for an entry; None takes it away."""
+        self.append(
+            LabelEntry(id=self.new_id(), parent_id=self._leaf_id, timestamp=now_iso(), target_id=target_id, label=label)
+        )
+
+    def name(self, name: str | None) -> None:
+        """Append the session's display name."""
+        self.append(SessionInfoEntry(id=self.new_id(), parent_id=self._leaf_id, timestamp=now_iso(), name=name))
 
     def claim_call_id(self, wanted: str) -> str:
         """The id a tool call gets: the one it came with, or that one with a suffix when it was used before."""

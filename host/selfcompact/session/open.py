@@ -14,19 +14,22 @@ import anyio
 import platformdirs
 
 from host_bridge.dispatcher import Dispatcher
+from selfcompact.compaction.channels import chosen_summariser
 from selfcompact.compaction.secrets import secret_values
 from selfcompact.compaction.settings import CompactionSettings, settings_for_window
-from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, Summariser
+from selfcompact.compaction.style import style_of
+from selfcompact.compaction.summarisers import OfflineSummariser, Summariser
 from selfcompact.compaction.tokens import ScriptAwareEstimator
 from selfcompact.events import WarningRaised
 from selfcompact.kernel import Kernel, open_kernel
+from selfcompact.log import SessionLog
 from selfcompact.models.model import Model
+from selfcompact.models.registry import make_model
 from selfcompact.models.scripted import ScriptedModel
 from selfcompact.session.compactor import Compactor
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.hook_commands import AfterCommand, BeforeCommand
 from selfcompact.session.hooks import Hooks
-from selfcompact.session.log import SessionLog
 from selfcompact.session.session import Session, closing
 from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.stream import EventHub
@@ -36,12 +39,19 @@ from selfcompact.skills import system_prompt
 from selfcompact.workspace import checked_workspace
 
 
-def new_session_file(workspace: Path, root: Path | None = None) -> Path:
-    """Where a new session of a workspace is kept: a folder per workspace under the user's data directory."""
-    root = root or Path(platformdirs.user_data_dir("selfcompact")) / "sessions"
-    slug = "-".join(part for part in workspace.parts if part != workspace.anchor) or "root"
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S-%f")
-    return root / slug[-100:] / f"{stamp}.jsonl"
+def sessions_folder(workspace: Path | None = None) -> Path:
+    """Where sessions are kept: a folder under the user's data directory, in it one for each workspace."""
+    root = Path(platformdirs.user_data_dir("selfcompact")) / "sessions"
+    if workspace is None:
+        return root
+    resolved = workspace.resolve()
+    slug = "-".join(part for part in resolved.parts if part != resolved.anchor) or "root"
+    return root / slug[-100:]
+
+
+def new_session_file(workspace: Path) -> Path:
+    """The file of a new session of a workspace; names sort by time."""
+    return sessions_folder(workspace) / f"{datetime.now(UTC).strftime('%Y-%m-%dT%H-%M-%S-%f')}.jsonl"
 
 
 @dataclass(frozen=True)
@@ -96,7 +106,7 @@ async def open_session(
         settings=fitting,
         watch=SettingsWatch(loaded if isinstance(loaded, LoadedSettings) else None),
         system=system if system is not None else system_prompt(agent_callable=fitting.compaction.agent_callable),
-        summariser=summariser or default_summariser(model),
+        summariser=summariser or default_summariser(model, fitting.compaction),
         hooks=all_hooks(fitting.compaction, hooks),
     )
     path = Path(session_file) if session_file is not None else new_session_file(folder)
@@ -156,11 +166,16 @@ async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher:
         tasks.cancel_scope.cancel()
 
 
-def default_summariser(model: Model) -> Summariser:
-    """Who writes the summaries of a session with this model, when nobody was named."""
-    if isinstance(model, ScriptedModel) and not model.summarises:
+def default_summariser(model: Model, settings: CompactionSettings) -> Summariser:
+    """Who writes the summaries of a session with this model, when nobody was named.
+
+    Raises:
+        UsageError: the settings name a model that cannot be used.
+    """
+    named = settings.model is not None or settings.remote_endpoint is not None
+    if isinstance(model, ScriptedModel) and not model.summarises and not named:
         return OfflineSummariser()
-    return ModelSummariser(model)
+    return chosen_summariser(settings, model, other=make_model)
 
 
 def all_hooks(settings: CompactionSettings, hooks: Hooks | None) -> Hooks:
@@ -175,6 +190,7 @@ def all_hooks(settings: CompactionSettings, hooks: Hooks | None) -> Hooks:
 
 def _fitting(settings: Settings, model: Model) -> Settings:
     window = settings.context_window or model.context_window
+    style_of(settings.compaction)  # a style or prompt file that is not there is an error now, not at a compaction
     return settings.model_copy(update={"compaction": settings_for_window(settings.compaction, window)})
 
 

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
 STATUS = "compact.status"
 RUN = "compact.run"
+RECALL = "compact.recall"
+ENTRY = "compact.entry"
 
 MAX_INSTRUCTION_CHARS = 16_000
 """About 4,000 tokens: enough for any wish, too little to fill the summariser's window."""
@@ -35,6 +37,23 @@ class RunPayload(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     instructions: Annotated[StrictStr, Field(max_length=MAX_INSTRUCTION_CHARS)] | None = None
+
+
+class RecallPayload(BaseModel):
+    """`compact.recall`: what to look for in this session's log."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    query: Annotated[StrictStr, Field(min_length=1, max_length=1_000)]
+    limit: Annotated[int, Field(ge=1, le=50)] = 5
+
+
+class EntryPayload(BaseModel):
+    """`compact.entry`: one entry of this session's log."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    entry_id: Annotated[StrictStr, Field(min_length=1, max_length=200)]
 
 
 class RunReply(TypedDict):

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from host_bridge.host_end import Dispatcher
 from selfcompact.compaction.budget import exceeds, threshold_tokens
@@ -22,10 +24,15 @@ from selfcompact.entries import SessionHeader
 from selfcompact.errors import ContextOverflow, SettingsError
 from selfcompact.events import AutoCompactionDisarmed, ModelChanged, WarningRaised
 from selfcompact.kernel import Kernel
+from selfcompact.log import read_live
+from selfcompact.log.archive import Archive, Hit
+from selfcompact.log.fork import fork_session
+from selfcompact.log.tree import SessionTree, read_tree
 from selfcompact.messages import Message, user
 from selfcompact.models.model import Model
 from selfcompact.session.attempts import AttemptHistory, attempt_history
 from selfcompact.session.boundary import BoundaryFacts, Compact, Decision, boundary
+from selfcompact.session.branches import REWIND, left_behind
 from selfcompact.session.compactor import CompactionOutcome, CompactionTarget, Compactor, Phase
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.inbox import Inbox
@@ -78,7 +85,13 @@ class Session:
         self.kernel, self._watch = kernel, watch
         self._state, self._slot, self._inbox = SessionState(), RequestSlot(), Inbox()
         self._skill = SkillEnd(
-            dispatcher, hub, self._slot, status=self.status, refusal=self._refusal, pending_changed=self._write_ahead
+            dispatcher,
+            hub,
+            self._slot,
+            status=self.status,
+            refusal=self._refusal,
+            pending_changed=self._write_ahead,
+            archive=Archive(session_file),
         )
         self._scope: anyio.CancelScope | None = None
         self._running = False
@@ -239,6 +252,70 @@ class Session:
         """
         self._state.check_open()
         self._next_model = model
+
+    # The archive: the whole file, on demand
+
+    async def search(self, query: str, limit: int = 10) -> list[Hit]:
+        """Find entries by their text in everything that was ever said, the summarised parts included; best first.
+
+        The index beside the log is built by the first search and follows the log from then on.
+        """
+        return await anyio.to_thread.run_sync(Archive(self.session_file).search, query, limit)
+
+    async def tree(self) -> SessionTree:
+        """Every entry of the session with its branches; reads the whole file."""
+        return await anyio.to_thread.run_sync(read_tree, self.session_file)
+
+    async def rewind(self, entry_id: str, *, summarise: bool = False) -> None:
+        """Go on from an earlier entry; the branch that is left stays in the log.
+
+        The context becomes exactly what it was when that entry was the newest, also across a compaction. With
+        `summarise`, what happened on the branch that is left is told to the model first. The kernel is not rewound.
+
+        Raises:
+            SessionBusy: a run is going on; abort it first.
+            SessionClosed: the session was closed.
+            SessionFileError: there is no such entry.
+            SummaryRejected, ModelError: the summariser failed, and there is no fallback; nothing changed.
+        """
+        self._state.claim("compacting")
+        try:
+            with anyio.CancelScope() as self._scope:
+                left = self._conversation.leaf_id
+                live = await anyio.to_thread.run_sync(partial(read_live, self.session_file, leaf_id=entry_id))
+                told = await self._tell_branch(left, entry_id) if summarise and left is not None else None
+                self._conversation.go_back(live)
+                if told is not None and left is not None:
+                    self._conversation.summarise_branch(left, told)
+                else:
+                    self._conversation.note(REWIND, {"from": left})
+                self._conversation.sync()
+        finally:
+            self._scope = None
+            self._state.settle()
+
+    async def _tell_branch(self, left: str, entry_id: str) -> str | None:
+        entries = await anyio.to_thread.run_sync(left_behind, self.session_file, left, entry_id)
+        return await self._compactor.tell_branch(entries)
+
+    async def fork(self, target: Path | str, entry_id: str | None = None) -> Path:
+        """Copy the branch that ends at an entry (the newest when none is named) into a new session file.
+
+        Raises:
+            SessionFileError: there is no such entry, or the file is there already.
+        """
+        leaf = entry_id or self._conversation.leaf_id or ""
+        return await anyio.to_thread.run_sync(fork_session, self.session_file, Path(target), leaf)
+
+    def label(self, entry_id: str, label: str | None) -> None:
+        """Name an entry, or take its name away with None."""
+        self._state.check_open()
+        self._conversation.label(entry_id, label)
+
+    def set_name(self, name: str | None) -> None:
+        """Give the session a display name."""
+        self._state.check_open()
+        self._conversation.name(name)
 
     async def close(self) -> None:
         """Abort what is going on, and accept nothing more. Closing twice is fine."""

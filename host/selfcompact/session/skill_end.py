@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+
+import anyio.to_thread
 
 from host_bridge.host_end import Dispatcher
 from selfcompact.codec import Json
 from selfcompact.events import AgentCallableChanged, CompactionScheduled, RequestDropped
+from selfcompact.log.archive import Archive, searchable
+from selfcompact.log.tree import kind_of
 from selfcompact.session.requests import (
+    ENTRY,
+    RECALL,
     RUN,
     SCHEDULED_NOTE,
     STATUS,
+    EntryPayload,
     PendingRequest,
+    RecallPayload,
     RequestSlot,
     RunPayload,
     RunReply,
@@ -22,6 +31,12 @@ from selfcompact.session.stream import EventHub
 
 HANDLER_TIMEOUT_S = 10.0
 """For `status` and `run`; both answer from memory, so this only bounds a fault."""
+
+ARCHIVE_TIMEOUT_S = 60.0
+"""For `recall` and `entry`: the first one of a long session builds the index."""
+
+MAX_ENTRY_CHARS = 24_000
+"""What a cell gets of one entry: some 6,000 tokens if it prints all of it, and well within a frame."""
 
 
 class SkillEnd:
@@ -40,9 +55,11 @@ class SkillEnd:
         status: Callable[[], ContextStatus],
         refusal: Callable[[str | None], str | None],
         pending_changed: Callable[[PendingRequest | None], None],
+        archive: Archive,
     ) -> None:
         self._dispatcher, self._hub, self._slot = dispatcher, hub, slot
         self._status, self._refusal, self._pending_changed = status, refusal, pending_changed
+        self._archive = archive
         self._enabled = False
         self.turn: int | None = None
 
@@ -59,9 +76,11 @@ class SkillEnd:
         if enabled:
             self._dispatcher.register(STATUS, StatusPayload, self._on_status, timeout_s=HANDLER_TIMEOUT_S)
             self._dispatcher.register(RUN, RunPayload, self._on_run, timeout_s=HANDLER_TIMEOUT_S)
+            self._dispatcher.register(RECALL, RecallPayload, self._on_recall, timeout_s=ARCHIVE_TIMEOUT_S)
+            self._dispatcher.register(ENTRY, EntryPayload, self._on_entry, timeout_s=ARCHIVE_TIMEOUT_S)
         else:
-            self._dispatcher.unregister(STATUS)
-            self._dispatcher.unregister(RUN)
+            for request_type in (STATUS, RUN, RECALL, ENTRY):
+                self._dispatcher.unregister(request_type)
             self.drop("the operator switched the compact skill off")
         self._hub.emit(AgentCallableChanged(enabled=enabled))
         return True
@@ -87,3 +106,30 @@ class SkillEnd:
         self._pending_changed(request)
         self._hub.emit(CompactionScheduled(custom_instructions=payload.instructions))
         return {"scheduled": True, "note": SCHEDULED_NOTE}
+
+    async def _on_recall(self, payload: RecallPayload) -> Mapping[str, Json]:
+        hits = await anyio.to_thread.run_sync(partial(self._archive.search, payload.query, payload.limit))
+        return {
+            "hits": [
+                {"entry_id": h.entry_id, "kind": h.kind, "timestamp": h.timestamp, "excerpt": h.excerpt} for h in hits
+            ]
+        }
+
+    async def _on_entry(self, payload: EntryPayload) -> Mapping[str, Json]:
+        found = await anyio.to_thread.run_sync(self._archive.entry, payload.entry_id)
+        if found is None:
+            return {"entry": None}
+        text = searchable(found)
+        omitted = max(0, len(text) - MAX_ENTRY_CHARS)
+        if omitted:
+            half = MAX_ENTRY_CHARS // 2
+            text = f"{text[:half]}\n[… {omitted:,} characters left out …]\n{text[-half:]}"
+        return {
+            "entry": {
+                "entry_id": found.id,
+                "kind": kind_of(found),
+                "timestamp": found.timestamp,
+                "text": text,
+                "omitted_chars": omitted,
+            }
+        }

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from selfcompact.entries import CompactionEntry, Entry, MessageEntry, UnknownEntry, now_iso
 from selfcompact.errors import SessionFileError
+from selfcompact.log import SessionLog, live_path, read_session
+from selfcompact.log.lines import encode_line
 from selfcompact.messages import text_of, user
-from selfcompact.session.log import SessionLog, encode_line, live_path, read_session
 
 
 def entry(number: int, text: str = "") -> MessageEntry:

@@ -1,0 +1,117 @@
+"""`selfcompact compact`: compact a session file."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import anyio
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+from rich.text import Text
+
+from selfcompact.cli.screen import kept_line, shorten_lines
+from selfcompact.compact_file import FileCompaction, FilePlan, append_compaction, compact_planned, plan_file
+from selfcompact.compaction.plan import Plan, Skip
+from selfcompact.compaction.settings import CompactionSettings
+from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, Summariser
+from selfcompact.errors import SessionFileError, UsageError
+from selfcompact.log.blobs import blob_folder
+from selfcompact.models.registry import make_model
+from selfcompact.settings import load_settings
+
+SUMMARY_LINES = 80
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--style", help="The summary's style: sections, kimi, handoff, or one of your own.")
+@click.option("--instructions", help="What the summary must keep.")
+@click.option("--keep-recent", type=click.IntRange(min=0), metavar="TOKENS", help="How much stays word for word.")
+@click.option("-m", "--model", help="Who writes the summary, as provider:name.")
+@click.option("--offline", is_flag=True, help="Write the summary without a model (the default without --model).")
+@click.option("--window", type=click.IntRange(min=1), metavar="TOKENS", help="The context window to plan for.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write a copy of FILE with the compaction in it.")
+@click.option("--in-place", is_flag=True, help="Append the compaction to FILE itself.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
+@click.option("--full", is_flag=True, help="Show the summary whole.")
+def compact(
+    file: Path,
+    style: str | None,
+    instructions: str | None,
+    keep_recent: int | None,
+    model: str | None,
+    offline: bool,
+    window: int | None,
+    output: Path | None,
+    in_place: bool,
+    dry_run: bool,
+    full: bool,
+) -> None:
+    """Compact a session FILE and show the new context's size, the summary, and what was kept.
+
+    FILE is never changed unless --in-place is given; without it and without --output the result is only shown.
+    """
+    if output is not None and in_place:
+        raise UsageError("--output and --in-place exclude each other; choose one")
+    if offline and model is not None:
+        raise UsageError("--offline and --model exclude each other; choose one")
+    if output is not None and output.exists():
+        raise SessionFileError(output, "is there already; name another file")
+    loaded = load_settings(Path()).settings
+    wished = {"style": style, "keep_recent_tokens": keep_recent}
+    changes = {key: value for key, value in wished.items() if value is not None}
+    settings = loaded.compaction.model_copy(update=changes)
+    file_plan = plan_file(file, settings, window=window or loaded.context_window, instructions=instructions)
+    console = Console()
+    if isinstance(file_plan.planned, Skip):
+        console.print(f"nothing to do: {file_plan.planned.reason}")
+        return
+    _show_plan(console, file_plan, file_plan.planned)
+    if dry_run:
+        return
+    done = anyio.run(compact_planned, file_plan, file_plan.planned, _summariser(model, settings))
+    if output is not None:
+        try:
+            shutil.copyfile(file, output)
+            if blob_folder(file).is_dir():
+                shutil.copytree(blob_folder(file), blob_folder(output), dirs_exist_ok=True)
+        except OSError as error:
+            raise SessionFileError(output, f"cannot be written ({error.strerror}); name another file") from error
+    target = output or (file if in_place else None)
+    if target is not None:
+        append_compaction(target, done)
+    _show_done(console, done, target, full=full)
+
+
+def _summariser(model: str | None, settings: CompactionSettings) -> Summariser:
+    name = model or settings.model
+    return OfflineSummariser() if name is None else ModelSummariser(make_model(name))
+
+
+def _show_plan(console: Console, file_plan: FilePlan, planned: Plan) -> None:
+    console.print("[bold]Plan[/bold]")
+    console.print(kept_line("context", f"{planned.tokens_before:,} tokens"))
+    console.print(kept_line("summarised", f"{len(planned.to_summarise):,} messages"))
+    if planned.is_split_turn:
+        console.print(kept_line("split turn", f"{len(planned.turn_prefix):,} messages of its beginning"))
+    kept = f"{len(planned.kept):,} messages from entry {planned.first_kept_entry_id} on, {planned.kept_tokens:,} tokens"
+    console.print(kept_line("kept", kept))
+    console.print(kept_line("expected", f"about {planned.expected_tokens_after:,} tokens afterwards"))
+    console.print(kept_line("style", file_plan.settings.style))
+
+
+def _show_done(console: Console, done: FileCompaction, target: Path | None, *, full: bool) -> None:
+    text = done.entry.summary if full else shorten_lines(done.entry.summary, SUMMARY_LINES)
+    console.print(Panel(Text(text), title="summary", title_align="left"))
+    before = done.plan.tokens_before
+    console.print(kept_line("context", f"{before:,} → {done.tokens_after:,} tokens"))
+    console.print(kept_line("written by", done.summary.summariser + (" (offline)" if done.summary.offline else "")))
+    if done.summary.kept.carried:
+        console.print(kept_line("kept verbatim", ", ".join(escape(item) for item in done.summary.kept.carried)))
+    console.print(kept_line("modified files", ", ".join(done.plan.files.modified_files) or "–"))
+    if done.summary.failure:
+        console.print(f"[yellow]the model's summary was not used: {escape(done.summary.failure)}[/yellow]")
+    console.print(kept_line("written to", str(target) if target else "nowhere (see --output and --in-place)"))

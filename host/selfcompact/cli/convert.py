@@ -1,0 +1,62 @@
+"""`selfcompact export`, `import`, `migrate`: sessions in and out of other forms."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from selfcompact.errors import SessionFileError
+from selfcompact.exporters import FORMS, export_session
+from selfcompact.importers import import_openai_chat
+from selfcompact.log.fork import migrate_session
+
+
+@click.command("export")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--to", "form", type=click.Choice(["pi", *sorted(FORMS)]), required=True, help="The form to write.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to.  [default: standard output]")
+@click.option("--whole", is_flag=True, help="Every message of the branch, not the live context alone.")
+def export(file: Path, form: str, output: Path | None, whole: bool) -> None:
+    """Write a session FILE in another form; what that form cannot hold is said on standard error."""
+    made = export_session(file, form, whole=whole)
+    if output is None:
+        sys.stdout.buffer.write(made.content)
+    else:
+        if output.exists():
+            raise SessionFileError(output, "is there already; name another file")
+        try:
+            output.write_bytes(made.content)
+        except OSError as error:
+            raise SessionFileError(output, f"cannot be written ({error.strerror}); name another place") from error
+        click.echo(f"wrote {output}", err=True)
+    tell_lost(made.lost)
+
+
+@click.command("import")
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("--from", "form", type=click.Choice(["openai"]), required=True, help="The form of SOURCE.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The new session file.")
+def import_(source: Path, form: str, output: Path) -> None:  # noqa: ARG001 - one form so far; the option names it
+    """Make a session file out of a conversation of another program (SOURCE is never changed)."""
+    done = import_openai_chat(source, output, cwd=Path.cwd())
+    click.echo(f"wrote {output}: {done.messages} messages", err=True)
+    tell_lost(done.lost)
+
+
+@click.command("migrate")
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The new session file.")
+def migrate(source: Path, output: Path) -> None:
+    """Write a session file of an older version as a new one in the version that is written now."""
+    migrate_session(source, output)
+    click.echo(f"wrote {output}", err=True)
+
+
+def tell_lost(lost: Counter[str]) -> None:
+    """One line for what could not be taken over."""
+    items = [f"{count} × {what}" for what, count in sorted(lost.items()) if count]
+    if items:
+        click.echo(f"not taken over: {', '.join(items)}", err=True)

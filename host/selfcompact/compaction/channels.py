@@ -1,0 +1,25 @@
+"""Which of the channels writes a session's summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from selfcompact.compaction.settings import CompactionSettings
+from selfcompact.compaction.summarisers import ModelSummariser, Summariser
+from selfcompact.models.model import Model
+
+
+def chosen_summariser(
+    settings: CompactionSettings, model: Model, *, other: Callable[[str], Model], cache_key: str | None = None
+) -> Summariser:
+    """The summariser that the settings name: a remote endpoint, another model, or the session's own.
+
+    `other` makes a model from the name in `compaction.model`. `cache_key` groups the requests of one session at the
+    provider. Offline is not chosen here: a session without a model gives an `OfflineSummariser` itself.
+    """
+    if settings.remote_endpoint is not None:
+        # Imported here: a session that asks a model need not load an HTTP client.
+        from selfcompact.compaction.remote import RemoteSummariser
+
+        return RemoteSummariser(settings.remote_endpoint, settings.remote_token_variable)
+    return ModelSummariser(other(settings.model) if settings.model is not None else model, cache_key=cache_key)

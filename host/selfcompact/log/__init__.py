@@ -1,0 +1,18 @@
+"""The session log: append-only JSON Lines that other programs can read, opened from its end.
+
+`lines` knows bytes and lines, `reading` turns them into entries, `session_log` appends, `blobs` keeps large images
+out of the way, `migrate` reads older versions, `tree` and `archive` are for the whole file, on demand.
+"""
+
+from selfcompact.log.reading import LiveLog, live_path, read_header, read_live, read_session, stream_entries
+from selfcompact.log.session_log import SessionLog
+
+__all__ = [
+    "LiveLog",
+    "SessionLog",
+    "live_path",
+    "read_header",
+    "read_live",
+    "read_session",
+    "stream_entries",
+]

@@ -1,0 +1,99 @@
+"""What a provider's error means: too long, wait, not allowed, down. One table, matched in order.
+
+Providers tell "the prompt is too long" in as many wordings as there are providers, and some of their rate limits talk
+of tokens too. A wrong guess in one direction compacts for nothing, in the other it ends a run that a compaction would
+have saved. The fixtures in tests/models hold what each provider really answers.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Meaning = Literal[
+    "overflow", "rate_limit", "quota", "authentication", "permission", "refused", "unavailable", "not_found", "unknown"
+]
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """`pattern` is looked for in the lower-cased body; `statuses` empty: any status."""
+
+    meaning: Meaning
+    pattern: str
+    statuses: frozenset[int | None] = frozenset()
+
+
+def _rule(meaning: Meaning, pattern: str, *statuses: int | None) -> _Rule:
+    return _Rule(meaning, pattern, frozenset(statuses))
+
+
+RULES: tuple[_Rule, ...] = (
+    # Limits on tokens per time come first: they mention tokens, context and maximums as overflows do.
+    _rule("rate_limit", r"tokens? per (min|minute|hour|day)|per-minute|\btpm\b|\btpd\b|\brpm\b|requests per"),
+    _rule("rate_limit", r"rate.?limit|too many requests|throttl|resource.?exhausted.*(quota|rate)|slow down"),
+    _rule("quota", r"insufficient_quota|exceeded your current quota|billing|credit balance|out of credits|payment"),
+    # The wordings of overflow.
+    _rule("overflow", r"context_length_exceeded|context.?window.?(exceed|overflow)|model_context_window_exceeded"),
+    _rule("overflow", r"maximum context length|max(imum)? (context|sequence|model) ?(window|len)"),
+    _rule("overflow", r"prompt is too long|prompt too long|input is too long|input length .*exceed|too long for"),
+    _rule("overflow", r"input token count.*exceeds|exceeds the maximum (number of )?(input )?tokens?"),
+    _rule("overflow", r"exceed(s|ed|ing)?.{0,60}(context (window|length|size|limit)|maximum.{0,20}(token|length))"),
+    _rule(
+        "overflow", r"(context|prompt|input|request)( \(.{0,40}\))?.{0,40}(exceed|larger than|greater than|too large)"
+    ),
+    _rule("overflow", r"exceed_context_size|n_ctx|available context size|context size of"),
+    _rule("overflow", r"too many (input )?tokens|number of (input )?tokens.{0,40}exceed|token limit exceeded"),
+    _rule("overflow", r"reduce the (length|size) of the (messages|prompt|input)|shorten your (prompt|input|messages)"),
+    _rule("overflow", r"range of input length|request_too_large|payload too large|request entity too large"),
+    _rule("overflow", r"exceeded max(imum)? (context|token)|max_prompt_tokens|\btokens? > \d+ maximum"),
+    _rule("overflow", "", 413),
+    # The rest goes by status, then by words.
+    _rule("refused", r"content.?filter|content management policy|safety|responsibleai|blocked by|refus"),
+    _rule("authentication", "", 401),
+    _rule("authentication", r"invalid (x-)?api.?key|incorrect api key|no auth credentials|authentication_error"),
+    _rule("permission", "", 403),
+    _rule("quota", "", 402),
+    _rule("not_found", "", 404),
+    _rule("rate_limit", "", 429),
+    _rule("unavailable", "", 408, 409, 425, 500, 502, 503, 504, 520, 522, 524, 529),
+    _rule(
+        "unavailable", r"overloaded|internal server error|service unavailable|bad gateway|timed? ?out|try again later"
+    ),
+)
+
+_COMPILED = tuple((rule, re.compile(rule.pattern, re.DOTALL)) for rule in RULES)
+
+NEVER_OVERFLOW = frozenset({401, 402, 403, 404, 429, 500, 502, 503, 529})
+"""Statuses with which no provider reports an overflow; a body that quotes the prompt must not look like one."""
+
+
+def meaning_of(status: int | None, body: str) -> Meaning:
+    """What an error means. `status` is the HTTP status, None where there was none; `body` the provider's text."""
+    text = body.lower()
+    for rule, pattern in _COMPILED:
+        if rule.statuses and status not in rule.statuses:
+            continue
+        if rule.meaning == "overflow" and status in NEVER_OVERFLOW and not _says_so_by_code(text):
+            continue
+        if pattern.search(text):
+            return rule.meaning
+    return "unknown"
+
+
+def _says_so_by_code(text: str) -> bool:
+    """Some gateways answer 500 or 429 with the provider's own code inside."""
+    return "context_length_exceeded" in text or "exceed_context_size" in text
+
+
+def silently_overflowed(*, prompt_tokens: int, window: int | None, stop_reason: str, text: str, calls: int) -> bool:
+    """Whether a response that ended well hides an overflow.
+
+    Some servers cut the prompt and report more tokens than the window has; others stop at once by length, without a
+    word.
+    """
+    if window is None:
+        return False
+    nothing_said = stop_reason == "length" and not text.strip() and not calls
+    return prompt_tokens > window or (nothing_said and prompt_tokens > 0.9 * window)

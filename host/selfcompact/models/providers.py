@@ -1,0 +1,196 @@
+"""Real models, through the provider library. The only file, with `provider_messages`, that knows it.
+
+Imported when a real model is used; importing the package without one does not load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+from pydantic_ai import exceptions
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.messages import (
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+)
+from pydantic_ai.models import Model as LibraryModel
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from selfcompact.errors import (
+    AuthenticationFailed,
+    ContextOverflow,
+    ModelError,
+    ModelTimeout,
+    PermissionDenied,
+    ProviderUnavailable,
+    RateLimited,
+    Refused,
+)
+from selfcompact.messages import AssistantMessage, text_of
+from selfcompact.models.model import Completed, ModelRequest, StreamEvent, TextDelta, ThinkingDelta
+from selfcompact.models.overflow import meaning_of, silently_overflowed
+from selfcompact.models.provider_messages import from_provider, to_provider
+
+IDLE_S = 180.0
+"""Seconds without a piece of the answer after which a request is given up. Reasoning models think long before they
+say a word; a limit on the whole would end healthy streams."""
+
+MAX_RETRY_AFTER_S = 120.0
+"""The longest wait a server may ask for; it would otherwise decide when a run ends."""
+
+
+class ProviderModel:
+    """A model behind a provider's API. `context_window` overrides what the library knows of the model."""
+
+    def __init__(
+        self,
+        library_model: LibraryModel,
+        *,
+        provider: str,
+        context_window: int | None = None,
+        max_output_tokens: int | None = None,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        self._library_model = library_model
+        self.provider, self.model_id = provider, library_model.model_name
+        self.context_window = context_window or library_model.context_window
+        self.max_output_tokens = max_output_tokens
+        self._idle_s = idle_s
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        """Answer one request. Cancelling the consumer closes the connection.
+
+        Raises:
+            ModelError: what the provider answered, by its meaning; `status` and `provider_message` are its own.
+        """
+        try:
+            async with aclosing(self._stream(request)) as events:
+                async for event in events:
+                    yield event
+        except exceptions.AgentRunError as error:
+            raise error_of(error) from error
+        except exceptions.UserError as error:
+            raise ModelError(str(error)) from error
+
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        opened = model_request_stream(
+            self._library_model,
+            to_provider(request.system, request.messages),
+            model_settings=self._settings(request),
+            model_request_parameters=_parameters(request),
+        )
+        async with opened as response:
+            events = aiter(response)
+            while True:
+                with anyio.move_on_after(self._idle_s) as scope:
+                    event = await anext(events, None)
+                if scope.cancelled_caught:
+                    raise ModelTimeout(self._idle_s)
+                if event is None:
+                    break
+                delta = _delta(event)
+                if delta is not None:
+                    yield delta
+            message = from_provider(response.get(), provider=self.provider, model_id=self.model_id)
+        self._check(message)
+        yield Completed(message)
+
+    def _settings(self, request: ModelRequest) -> ModelSettings:
+        settings = ModelSettings(cache=True, parallel_tool_calls=False)
+        limit = request.max_output_tokens or self.max_output_tokens
+        if limit is not None:
+            settings["max_tokens"] = limit
+        if request.purpose == "summary":
+            settings["thinking"] = False
+            settings.pop("parallel_tool_calls", None)
+        return settings
+
+    def _check(self, message: AssistantMessage) -> None:
+        usage = message.usage
+        if usage is None:
+            return
+        if silently_overflowed(
+            prompt_tokens=usage.prompt,
+            window=self.context_window,
+            stop_reason=message.stop_reason,
+            text=text_of(message),
+            calls=len(message.tool_calls),
+        ):
+            raise ContextOverflow(
+                f"the prompt had {usage.prompt:,} tokens, the context window {self.context_window or 0:,}; "
+                "the server cut it without saying so"
+            )
+
+
+def _parameters(request: ModelRequest) -> ModelRequestParameters:
+    tools = [
+        ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=dict(tool.parameters))
+        for tool in request.tools
+    ]
+    return ModelRequestParameters(function_tools=tools, allow_text_output=True)
+
+
+def _delta(event: object) -> StreamEvent | None:
+    match event:
+        case PartStartEvent(part=TextPart(content=text)) if text:
+            return TextDelta(text)
+        case PartStartEvent(part=ThinkingPart(content=text)) if text:
+            return ThinkingDelta(text)
+        case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
+            return TextDelta(text)
+        case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=text)) if text:
+            return ThinkingDelta(text)
+        case _:
+            return None
+
+
+def error_of(error: exceptions.AgentRunError) -> ModelError:
+    """Our error for one of the library's. What it means is decided by `overflow`'s table, not by the library's class:
+    the table is the one that has fixtures."""
+    status = error.status_code if isinstance(error, exceptions.ModelHTTPError) else None
+    said = provider_text(error)
+    retry_after = getattr(error, "retry_after", None)
+    if isinstance(error, exceptions.ContentFilterError):
+        return Refused(said, status=status)
+    if isinstance(error, exceptions.ModelTimeoutError | exceptions.ModelConnectionError):
+        return ProviderUnavailable(said, status=status)
+    match meaning_of(status, said):
+        case "overflow":
+            return ContextOverflow(said, status=status)
+        case "rate_limit":
+            wait = min(float(retry_after), MAX_RETRY_AFTER_S) if retry_after is not None else None
+            return RateLimited(said, status=status, retry_after_s=wait)
+        case "authentication":
+            return AuthenticationFailed(said, status=status)
+        case "permission" | "quota":
+            return PermissionDenied(said, status=status)
+        case "refused":
+            return Refused(said, status=status)
+        case "unavailable":
+            return ProviderUnavailable(said, status=status)
+        case _:
+            if isinstance(error, exceptions.UnexpectedModelBehavior):
+                return ProviderUnavailable(said, status=status)
+            return ModelError(said, status=status)
+
+
+def provider_text(error: exceptions.AgentRunError) -> str:
+    """The provider's own words."""
+    body: Any = getattr(error, "body", None)
+    if isinstance(body, dict):
+        inner = body.get("error", body)
+        if isinstance(inner, dict) and isinstance(inner.get("message"), str):
+            code = inner.get("code") or inner.get("type")
+            return f"{inner['message']} ({code})" if isinstance(code, str) else str(inner["message"])
+        if isinstance(inner, str):
+            return inner
+    return str(body) if isinstance(body, str) and body else str(error)

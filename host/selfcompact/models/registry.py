@@ -1,0 +1,80 @@
+"""Models by name: `openai:gpt-5`, `anthropic:claude-sonnet-4-5`, `ollama:qwen3`, or any OpenAI-compatible address."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from selfcompact.errors import UsageError
+from selfcompact.models.model import Model
+
+PROVIDERS: Mapping[str, tuple[str, ...]] = {
+    "openai": ("OPENAI_API_KEY",),
+    "openai-chat": ("OPENAI_API_KEY",),
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY",),
+    "groq": ("GROQ_API_KEY",),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+    "moonshotai": ("MOONSHOTAI_API_KEY",),
+    "bedrock": ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"),
+    "azure": ("AZURE_OPENAI_API_KEY",),
+    "zai": ("ZAI_API_KEY",),
+    "alibaba": ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY"),
+    "ollama": (),
+}
+"""Providers that `docs/models.md` has a line for, and the variables their keys are in. The library knows more."""
+
+PLACEHOLDER_KEY = "not-needed"
+"""What local servers get: the vendor's client insists on a key, the server does not look at it."""
+
+
+def keys_found(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The providers whose key is there, with the name of the variable (never its value)."""
+    environment = os.environ if environment is None else environment
+    found: dict[str, str] = {}
+    for provider, names in PROVIDERS.items():
+        name = next((name for name in names if environment.get(name)), None)
+        if name is not None:
+            found[provider] = name
+    return found
+
+
+def make_model(
+    name: str,
+    *,
+    base_url: str | None = None,
+    key_variable: str | None = None,
+    context_window: int | None = None,
+    max_output_tokens: int | None = None,
+) -> Model:
+    """A real model by its name, `provider:model`.
+
+    `base_url` is the address of an OpenAI- or Anthropic-compatible server; `key_variable` names the environment
+    variable with its key. The provider library is imported here and not before.
+
+    Raises:
+        UsageError: the name, the provider or the key is missing or unknown, or the vendor's client is not installed.
+    """
+    provider, colon, model_name = name.partition(":")
+    if not colon or not provider or not model_name:
+        known = ", ".join(sorted(PROVIDERS))
+        raise UsageError(f"model {name!r} should be provider:name, as in openai:gpt-5; providers: {known}")
+    key = _key(name, key_variable)
+    try:
+        from selfcompact.models.providers import ProviderModel
+        from selfcompact.models.vendor import library_model
+    except ImportError as error:
+        raise UsageError(f"model {name!r}: {error}; install selfcompact with its extra for this provider") from error
+    inner = library_model(provider, model_name, base_url=base_url, key=key)
+    return ProviderModel(inner, provider=provider, context_window=context_window, max_output_tokens=max_output_tokens)
+
+
+def _key(name: str, variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    value = os.environ.get(variable)
+    if not value:
+        raise UsageError(f"model {name!r}: the environment variable {variable} is not set; set it to the key")
+    return value

@@ -1,0 +1,78 @@
+"""Looking things up in what was said before: the archive of this session. Python 3.9."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypedDict, cast
+
+from compact._calls import ask_host
+from compact._request import HostCall
+
+RECALL_TYPE = "compact.recall"
+ENTRY_TYPE = "compact.entry"
+
+
+class Recalled(TypedDict):
+    """One place that was found."""
+
+    entry_id: str
+    kind: str
+    timestamp: str
+    excerpt: str
+
+
+class ArchivedEntry(TypedDict):
+    """One message as it was, its text cut in the middle when it is very long."""
+
+    entry_id: str
+    kind: str
+    timestamp: str
+    text: str
+    omitted_chars: int
+
+
+def recall(query: str, limit: int = 5) -> Coroutine[Any, Any, list[Recalled]]:
+    """Search everything that was said in this session: `await compact.recall("database timeout")`.
+
+    Also finds what a compaction replaced by its summary. Returns a list of dicts, best first: `entry_id`, `kind`,
+    `timestamp`, `excerpt`; empty when nothing matches. `compact.entry(entry_id)` gives the whole.
+
+    Raises:
+        TypeError: the query is no text, or the limit no number; nothing was sent.
+        BridgeUnavailable: no host answers.
+        RuntimeError: the operator switched this skill off.
+    """
+    __tracebackhide__ = True  # a traceback ends in the cell that made the mistake
+    if not isinstance(query, str):
+        raise TypeError(f"compact.recall() takes its query as a str, not {type(query).__name__}; nothing was sent")
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise TypeError(f"compact.recall() takes its limit as an int, not {type(limit).__name__}; nothing was sent")
+    payload = {"query": query.encode("utf-8", "replace").decode("utf-8"), "limit": limit}
+
+    async def ask() -> list[Recalled]:
+        return cast("list[Recalled]", (await ask_host(RECALL_TYPE, payload))["hits"])
+
+    return HostCall("compact.recall()", ask)
+
+
+def entry(entry_id: str) -> Coroutine[Any, Any, ArchivedEntry]:
+    """One message of this session, whole: `await compact.entry(hits[0]["entry_id"])`.
+
+    Raises:
+        TypeError: the id is no text; nothing was sent.
+        LookupError: there is no such entry in this session.
+        BridgeUnavailable: no host answers.
+        RuntimeError: the operator switched this skill off.
+    """
+    __tracebackhide__ = True  # the same
+    if not isinstance(entry_id, str):
+        raise TypeError(f"compact.entry() takes an id as a str, not {type(entry_id).__name__}; nothing was sent")
+    payload = {"entry_id": entry_id.encode("utf-8", "replace").decode("utf-8")}
+
+    async def ask() -> ArchivedEntry:
+        found = (await ask_host(ENTRY_TYPE, payload))["entry"]
+        if found is None:
+            raise LookupError(f"there is no entry {entry_id!r} in this session; compact.recall() finds ids")
+        return cast("ArchivedEntry", found)
+
+    return HostCall("compact.entry()", ask)
