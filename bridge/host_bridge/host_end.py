@@ -67,6 +67,7 @@ class BridgeServer:
             self._close_context()
             raise
         await self._tasks.__aenter__()
+        self._line.start()
         self._socket = LoopSocket(router, self._on_message)
         return self
 

@@ -62,9 +62,9 @@ async def memory_bridge(
 ) -> AsyncIterator[MemoryBridge]:
     """Open a bridge to `dispatcher` in this process; leaving cancels the handlers that still run."""
     async with anyio.create_task_group() as tasks:
-        bridge = MemoryBridge(
-            Line(dispatcher, key=key, generation=generation, tasks=tasks), key=key, generation=generation
-        )
+        line = Line(dispatcher, key=key, generation=generation, tasks=tasks)
+        line.start()
+        bridge = MemoryBridge(line, key=key, generation=generation)
         try:
             yield bridge
         finally:

@@ -125,6 +125,7 @@ async def test_comm_messages_that_are_no_request_do_no_harm(kind: str, content: 
     sent: list[Any] = []
     async with anyio.create_task_group() as tasks:
         line = Line(Dispatcher(), key=b"k", generation=1, tasks=tasks)
+        line.start()
         end = CommEnd(line, key=b"k", generation=1, send=lambda kind, said: sent.append((kind, said)))
         end.receive(kind, content)
         end.receive(kind, {**content, "target_name": "host.request"})

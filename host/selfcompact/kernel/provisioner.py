@@ -116,6 +116,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         pass_fds = [self.status_fd] if self.status_fd is not None else []
         if policy.kind == "none":
             for name, path in packages.items():
+                (runtime.lib_dir / name).unlink(missing_ok=True)
                 (runtime.lib_dir / name).symlink_to(path)
             popen = start(cmd, environment=environment, cwd=workspace, output=output, pass_fds=pass_fds)
             self.process = OwnedProcess(popen, sandboxed=False)
@@ -208,9 +209,9 @@ class SandboxProvisioner(KernelProvisionerBase):
         await self.send_signal(signal.SIGTERM)
 
     async def cleanup(self, restart: bool = False) -> None:
-        """Give everything back. After a restart the private directory is made anew."""
+        """Give everything back. Before a restart the private directory stays: clients are connected to its sockets."""
         self._forget()
-        if self._owns_runtime and self.runtime is not None:
+        if not restart and self._owns_runtime and self.runtime is not None:
             self.runtime.remove()
             self.runtime = None
         if not restart and self.parent is not None:
