@@ -44,6 +44,7 @@ EXAMPLES: list[events.Event] = [
     events.MessageStart(message=USER),
     events.MessageUpdate(kind="text", delta="I count "),
     events.MessageEnd(message=ASKS),
+    events.RetryScheduled(attempt=1, delay_ms=1_000, error_message="overloaded (status 529)"),
     events.ToolExecutionStart(tool_call_id="call_1", tool_name="ipython", args={"code": "len(rows)"}),
     events.ToolExecutionUpdate(tool_call_id="call_1", tool_name="ipython", delta="5000\n"),
     events.ToolExecutionEnd(tool_call_id="call_1", tool_name="ipython", result=ANSWERS, duration_ms=8),

@@ -30,7 +30,9 @@ ORDER = re.compile(
     (
         (compaction_start,(compaction_progress,)*compaction_end,)?
         (message_start,message_end,)*
-        turn_start,message_start,(message_update,)*message_end,
+        turn_start,
+        (message_start,(message_update,)*message_end,retry_scheduled,)*
+        message_start,(message_update,)*message_end,
         (tool_execution_start,(tool_execution_update,)*tool_execution_end,message_start,message_end,)*
         turn_end,
     )*

@@ -2,7 +2,7 @@
 
 ```
 run        := agent_start message* (compaction? turn)* compaction? agent_end
-turn       := turn_start message* response cell* turn_end
+turn       := turn_start (response retry_scheduled)* response cell* turn_end
 response   := message_start message_update* message_end
 cell       := tool_execution_start tool_execution_update* tool_execution_end message
 message    := message_start message_end
@@ -95,6 +95,16 @@ class MessageUpdate(Record):
     type: str = "message_update"
     kind: str
     delta: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryScheduled(Record):
+    """A request failed for a reason that passes; it is sent again after `delay_ms`. Attempts count from 1."""
+
+    type: str = "retry_scheduled"
+    attempt: int
+    delay_ms: int
+    error_message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,6 +269,7 @@ Event = (
     | MessageStart
     | MessageUpdate
     | MessageEnd
+    | RetryScheduled
     | ToolExecutionStart
     | ToolExecutionUpdate
     | ToolExecutionEnd

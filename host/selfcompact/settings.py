@@ -18,18 +18,28 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, StrictBool, ValidationError
 from pydantic.alias_generators import to_camel, to_snake
 
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.errors import SettingsError
 from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
+from selfcompact.session.retry import RetrySettings
 from selfcompact.workspace import checked_workspace
 
 ENV_PREFIX = "SELFCOMPACT_"
 PROJECT_FILE = Path(".selfcompact/settings.json")
 PRIME_FILE = Path(".prime/agent/settings.json")
 """Operators of the system that defined these compaction settings keep them here; no second copy is needed."""
+
+
+class LogSettings(BaseModel):
+    """The `log` object of the settings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+    fsync: StrictBool = True
+    """Whether the disk must have stored everything at each turn boundary and compaction before work goes on."""
 
 
 class Settings(BaseModel):
@@ -40,6 +50,8 @@ class Settings(BaseModel):
     compaction: CompactionSettings = CompactionSettings()
     kernel: KernelSettings = KernelSettings()
     sandbox: SandboxPolicy = SandboxPolicy()
+    retry: RetrySettings = RetrySettings()
+    log: LogSettings = LogSettings()
     model: str | None = None
     """The model of the conversation, as `provider:name`."""
 

@@ -95,7 +95,8 @@ def test_a_session_file_is_continued(tmp_path: Path) -> None:
     ],
 )
 def test_a_failed_run_ends_with_1_and_says_why(tmp_path: Path, steps: Any, code: int, message: str) -> None:
-    done = selfcompact("run", "x", "--script", script(tmp_path, steps), "--session", "s.jsonl", cwd=tmp_path)
+    fast = ("--set", "retry.firstDelayS=0.01")
+    done = selfcompact("run", "x", "--script", script(tmp_path, steps), "--session", "s.jsonl", *fast, cwd=tmp_path)
     assert done.returncode == code
     assert message in done.stderr
     assert "Traceback" not in done.stderr

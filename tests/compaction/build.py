@@ -9,10 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from selfcompact.codec import Json
+from selfcompact.compaction.commit import compaction_entry
 from selfcompact.compaction.contract import SECTIONS_CONTRACT
+from selfcompact.compaction.ledger import Ledger
+from selfcompact.compaction.plan import Plan, Skip, plan
 from selfcompact.compaction.request import SummaryRequest
-from selfcompact.compaction.summarisers import SummaryReply
-from selfcompact.entries import Entry, MessageEntry, decode_entry
+from selfcompact.compaction.settings import CompactionSettings
+from selfcompact.compaction.summarise import Summary, summarise
+from selfcompact.compaction.summarisers import Summariser, SummaryReply
+from selfcompact.entries import CompactionEntry, Entry, MessageEntry, decode_entry
 from selfcompact.errors import ModelError
 from selfcompact.messages import (
     AssistantMessage,
@@ -156,3 +161,33 @@ class PlayedSummariser:
 def sections_or_prefix(request: SummaryRequest) -> str:
     """Answers a request of either part in its form."""
     return PREFIX if "beginning of a turn" in request.prompt else sections()
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """A compaction of a log, and what it came from."""
+
+    plan: Plan
+    summary: Summary
+    entry: CompactionEntry
+
+
+def live_entries(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """The part of a log that its context is made of."""
+    newest = next((entry for entry in reversed(entries) if isinstance(entry, CompactionEntry)), None)
+    if newest is None:
+        return entries
+    ids = [entry.id for entry in entries]
+    kept = newest.first_kept_entry_id
+    return entries[ids.index(kept if kept in ids else newest.id) :]
+
+
+async def compact_log(
+    entries: Sequence[Entry], settings: CompactionSettings, summariser: Summariser, *, window: int
+) -> Compacted | Skip:
+    """Plan, summarise and make the entry, as a session does."""
+    found = plan(Ledger(live_entries(entries)), settings, window)
+    if isinstance(found, Skip):
+        return found
+    summary = await summarise(found, summariser, settings, window=window)
+    return Compacted(found, summary, compaction_entry(found, summary, parent_id=entries[-1].id))

@@ -40,12 +40,6 @@ def test_a_context_exceeds_its_budget_by_tokens_or_by_bytes_of_images() -> None:
     assert budget.exceeds(DEFAULT, None, 10**9) is False
 
 
-def test_a_context_is_near_its_threshold_from_nine_tenths_on() -> None:
-    assert not budget.is_near(DEFAULT, 200_000, 165_254)
-    assert budget.is_near(DEFAULT, 200_000, 165_255)
-    assert not budget.is_near(DEFAULT, None, 10**9)
-
-
 @pytest.mark.parametrize(
     ("reserve", "window", "tokens"), [(16_384, 200_000, 30_000), (16_384, 100_000, 16_384), (16_384, None, 16_384)]
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from selfcompact.compaction.facts import errors, is_exact, is_rule, sentences, statements
+from selfcompact.compaction.facts import errors, is_exact, is_rule, names_defined, sentences, statements
 from selfcompact.compaction.files import files_of
 from selfcompact.compaction.inert import inert
 from selfcompact.compaction.keep import bare_literals, quoted_literals
@@ -38,6 +38,8 @@ TEXTS = {
     "slashes": "a/" * (SIZE // 2),
     "dots": "." * SIZE,
     "digits": "1" * SIZE,
+    "assignments": "y = 1\n" * (SIZE // 13),
+    "form feeds": "y = '\f'\n" * (SIZE // 18),
 }
 
 STEPS: dict[str, Callable[[str], object]] = {
@@ -50,6 +52,7 @@ STEPS: dict[str, Callable[[str], object]] = {
     "sentences": lambda text: list(sentences(text)),
     "statements": lambda text: [is_rule(s) or is_exact(s) for s in statements(text)],
     "errors": lambda text: errors([answered("", called("a", "x")), resulted("a", text, is_error=True)]),
+    "names": lambda text: names_defined([answered("", called("a", text))]),
     "files": lambda text: files_of([answered("", called("a", text))]),
     "tags": check_tags,
 }

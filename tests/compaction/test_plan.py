@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.corpus import corpus
+from benchmarks.tokeniser import o200k
 from selfcompact.compaction import hostblocks
 from selfcompact.compaction.commit import compaction_entry
 from selfcompact.compaction.ledger import Ledger
@@ -253,3 +255,12 @@ def test_a_tail_with_too_many_bytes_of_images_is_cut_further() -> None:
     assert (
         sum(len(block.data) for m in found.kept for block in blocks(m) if isinstance(block, ImageContent)) == 6_000_000
     )
+
+
+def test_a_tail_of_chinese_is_as_long_as_was_asked_by_a_real_tokeniser() -> None:
+    """FAULTS 24."""
+    text = corpus()["chinese"]
+    messages = [said(text[n * 7 % 400 :][:300]) if n % 2 else answered(text[n * 5 % 400 :][:300]) for n in range(200)]
+    found = planned(Ledger(logged(messages)), CompactionSettings(keep_recent_tokens=5_000))
+    real = sum(o200k()(text_of(message)) for message in found.kept)
+    assert abs(real / 5_000 - 1) <= 0.35

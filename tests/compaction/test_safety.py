@@ -9,21 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selfcompact.compaction.commit import compaction_entry
+from selfcompact.compaction.cut import Cut
 from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.plan import Plan, plan
+from selfcompact.compaction.plan import Plan, Skip, plan, plan_at
 from selfcompact.compaction.request import SummaryRequest, parts_of
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.summarise import summarise
 from selfcompact.compaction.summarisers import OfflineSummariser
 from selfcompact.compaction.tokens import ScriptAwareEstimator
-from selfcompact.errors import ContextOverflow
-from selfcompact.messages import Message, text_of
+from selfcompact.entries import CompactionEntry, Entry, decode_entry
+from selfcompact.errors import ContextOverflow, NotBeneficial, SummaryRejected
+from selfcompact.messages import Message, is_real_user, text_of
 from selfcompact.session.history import build_history, validate_history
 from tests.compaction.build import (
     PREFIX,
     PlayedSummariser,
     answered,
     called,
+    compact_log,
+    live_entries,
     logged,
     resulted,
     rounds,
@@ -150,6 +154,63 @@ async def test_every_request_fits_into_the_summarisers_window(
     except ContextOverflow:
         assert window <= 2_000
     assert all(window_of(request) <= window for request in summariser.requests)
+
+
+async def test_giant_instructions_and_file_lists_leave_room_for_the_conversation() -> None:
+    edits = [
+        answered("", *(called(f"e{n}_{k}", name="edit", path=f"src/{n}/{k}.py") for k in range(40))) for n in range(100)
+    ]
+    summariser = PlayedSummariser(
+        [lambda r: PREFIX if "beginning of a turn" in r.prompt else sections()], context_window=32_000
+    )
+    found = planned(Ledger(logged([said("go"), *edits, *whole_turns(20)])), "keep it " * 60_000)
+    await summarise(found, summariser, STRICT)
+    assert all(window_of(request) <= 32_000 for request in summariser.requests)
+
+
+async def test_a_span_with_nothing_to_say_is_never_an_empty_summary() -> None:
+    """FAULTS 34, 42."""
+    silent = [answered("", stop_reason="aborted") for _ in range(30)]
+    found = plan_at(Ledger(logged([*silent, said("next")])), Cut(30), STRICT, 200_000)
+    summariser = PlayedSummariser([sections()])
+    with pytest.raises(SummaryRejected, match="nothing to summarise"):
+        await summarise(found, summariser, STRICT)
+    assert summariser.requests == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.lists(MESSAGE, min_size=1, max_size=8), min_size=1, max_size=4),
+    st.sampled_from(["sections", "kimi", "handoff"]),
+    st.integers(1, 3_000),
+)
+async def test_planned_and_committed_compactions_in_a_row_keep_the_history_valid_and_the_newest_request(
+    parts: list[list[Message]], style: str, keep: int
+) -> None:
+    """FAULTS 27, 28, 51: through the real plan, the offline summariser, the commit and a reload."""
+    chosen = CompactionSettings(style=style, keep_recent_tokens=keep)
+    log: list[Entry] = []
+    newest = ""
+    for number, messages in enumerate(parts):
+        log += logged(messages, start=100 * number)
+        newest = next((text_of(m) for m in reversed(messages) if is_real_user(m)), newest)
+        done = await compact_or_none(log, chosen)
+        if done is None:
+            continue
+        log.append(done)
+        history = build_history([decode_entry(entry.to_json()) for entry in log])
+        assert validate_history(history) == []
+        shown = "\n".join(text_of(message) for message in history)
+        assert newest in shown or "characters left out" in shown
+        assert Ledger(live_entries(log)).estimated_tokens > 0
+
+
+async def compact_or_none(log: list[Entry], chosen: CompactionSettings) -> CompactionEntry | None:
+    try:
+        done = await compact_log(log, chosen, OfflineSummariser(), window=200_000)
+    except NotBeneficial:
+        return None
+    return None if isinstance(done, Skip) else done.entry
 
 
 @pytest.mark.parametrize("by", ["model", "offline"])

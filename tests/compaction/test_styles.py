@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from selfcompact.compaction.commit import compaction_entry
 from selfcompact.compaction.forms import FORMS, read_any
 from selfcompact.compaction.ledger import Ledger
 from selfcompact.compaction.plan import Plan, plan
-from selfcompact.compaction.request import SummaryRequest, is_compaction_request, parts_of, summary_request
+from selfcompact.compaction.request import CARRY_OVER, SummaryRequest, is_compaction_request, parts_of, summary_request
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.style import BUILT_IN, load_style, style_of
 from selfcompact.compaction.summarise import summarise
@@ -16,7 +17,7 @@ from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummarise
 from selfcompact.compaction.tags import TaggedSummary, render
 from selfcompact.compaction.transcript import transcript
 from selfcompact.errors import SettingsError
-from selfcompact.messages import Message, UserMessage, text_of
+from selfcompact.messages import AssistantMessage, Message, UserMessage, text_of
 from selfcompact.models.model import ModelRequest, ToolSpec
 from selfcompact.session.history import build_history, validate_history
 from tests.compaction.build import (
@@ -257,3 +258,43 @@ def test_a_wrong_style_file_is_said_with_its_path(described: str, tmp_path: Path
     (folder / "style.toml").write_text(described, encoding="utf-8")
     with pytest.raises(SettingsError, match=r"style\.toml"):
         style_of(chosen("odd", styleFolders=[str(tmp_path)]))
+
+
+@pytest.mark.parametrize("style", ["sections", "kimi"])
+async def test_a_split_turn_and_an_open_question_find_their_place_in_every_form(style: str) -> None:
+    settings = chosen(style)
+    silent = [replace(m, content=m.tool_calls) if isinstance(m, AssistantMessage) else m for m in rounds(60, start=50)]
+    found = planned(Ledger(logged([*turns(10), said("Which file shall it be?"), *silent])), settings)
+    assert found.is_split_turn
+    summary = await summarise(found, PlayedSummariser([answer]), settings)
+    assert "Context for Suffix" in summary.text
+    assert "Open question: Which file shall it be?" in summary.text
+    checked = FORMS[style].check(summary.text)
+    assert checked.violations == ()
+    assert {"Path a.py."} <= {text for _, text in read_any(summary.text)}
+
+
+async def test_an_override_is_told_about_the_previous_summary() -> None:
+    settings, ledger = chosen("sections", prompt="Only the colours matter."), Ledger(logged([said("go"), *rounds(60)]))
+    for number in range(2):
+        summariser = PlayedSummariser([sections()])
+        found = planned(ledger, settings)
+        summary = await summarise(found, summariser, settings)
+        assert (CARRY_OVER in summariser.requests[0].prompt) == (number > 0)
+        ledger.append(compaction_entry(found, summary, parent_id=None))
+        for entry in logged(rounds(60, start=500), start=500):
+            ledger.append(entry)
+
+
+async def test_user_messages_of_earlier_compactions_are_left_out_when_newer_ones_fill_the_budget() -> None:
+    settings = chosen("handoff")
+    ledger = Ledger(logged([said("old " * 9_000), *rounds(30)]))
+    found = planned(ledger, settings)
+    summary = await summarise(found, PlayedSummariser([HANDOFF]), settings)
+    ledger.append(compaction_entry(found, summary, parent_id=None))
+    for entry in logged([said("new " * 18_000), *rounds(30, start=500)], start=500):
+        ledger.append(entry)
+    carried = planned(ledger, settings).user_messages
+    assert carried[-1].startswith("new new")
+    assert carried[0].startswith("old")
+    assert "characters left out" in carried[0]

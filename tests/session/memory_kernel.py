@@ -20,6 +20,7 @@ from selfcompact.errors import ModelError
 from selfcompact.kernel import CellResult, Kernel, StateManifest
 from selfcompact.log import SessionLog
 from selfcompact.session.open import Wishes, assembled
+from selfcompact.session.retry import RetrySettings
 from selfcompact.session.settings_watch import SettingsWatch
 
 SHM = Path("/dev/shm")
@@ -105,7 +106,7 @@ async def memory_session(
     wishes = Wishes(
         model=model,
         workspace=path.parent,
-        settings=sc.Settings(compaction=compaction),
+        settings=sc.Settings(compaction=compaction, retry=RetrySettings(max_retries=1, first_delay_s=0)),
         watch=SettingsWatch(None),
         system="Be brief.",
         summariser=ModelSummariser(sc.ScriptedModel([], summaries=summaries)),

@@ -20,6 +20,7 @@ from selfcompact.events import (
     KernelRestarted,
     MessageEnd,
     RequestDropped,
+    RetryScheduled,
     ToolExecutionEnd,
     ToolExecutionStart,
     TurnEnd,
@@ -79,6 +80,8 @@ class Screen:
                 )
             case KernelRestarted():
                 self._note(f"kernel {event.generation} took over: {event.cause}", "yellow")
+            case RetryScheduled():
+                self._note(f"{event.error_message}; trying again in {event.delay_ms / 1000:.1f} s", "yellow")
             case CompactionScheduled():
                 self._note("the agent asked for a compaction; it runs when the turn ends", "magenta")
             case RequestDropped():

@@ -19,9 +19,6 @@ MIN_RESERVE_SHARE = 0.15
 MAX_RESERVE_SHARE = 0.75
 """Share of the window that the reserve may take: with a small window the threshold must stay above zero."""
 
-NEAR_SHARE = 0.9
-"""Share of the threshold from which a summary is begun ahead: what comes until the threshold is a tenth of it."""
-
 KEEP_SHARE = 0.5
 """Share of the threshold that the kept tail may fill; with more, a compaction would fire again at once."""
 
@@ -52,6 +49,9 @@ USER_MESSAGE_DIVISOR = 4
 MAX_MEDIA_BYTES, KEEP_MEDIA_BYTES = 20_000_000, 8_000_000
 """Base64 of images that a request may carry, and that a kept tail may; providers refuse bodies of 20 to 32 MB."""
 
+MAX_INSTRUCTIONS_TOKENS = MAX_CONTEXT_TOKENS = 2_000
+"""What of instructions and of file lists a summary request carries; a cell may send a quarter of a megabyte."""
+
 KEPT_LITERALS_TOKENS = 2_000
 """What literal text that was asked to be kept may fill in one summary."""
 
@@ -75,12 +75,6 @@ def exceeds(settings: CompactionSettings, window: int | None, tokens: int, media
     """Whether a context of this size asks for a threshold compaction, by tokens or by bytes of images."""
     threshold = threshold_tokens(settings, window)
     return (threshold is not None and tokens > threshold) or media_bytes > MAX_MEDIA_BYTES
-
-
-def is_near(settings: CompactionSettings, window: int | None, tokens: int) -> bool:
-    """Whether a threshold compaction will probably come soon, so that its summary may be begun."""
-    threshold = threshold_tokens(settings, window)
-    return threshold is not None and tokens > threshold * NEAR_SHARE
 
 
 def effective_reserve_tokens(reserve_tokens: int, window: int | None) -> int:

@@ -59,6 +59,9 @@ _CHATTER = re.compile(
     re.IGNORECASE,
 )
 
+MAX_CELL_CHARS = 100_000
+"""A longer cell is data and not code; its names are not looked for."""
+
 PASTED_CHARS = 3_000
 """A longer message is mostly pasted; its sentences are looked at only near its two ends."""
 
@@ -224,7 +227,9 @@ def names_defined(messages: Iterable[Message]) -> Mapping[str, str]:
 
 def cell_names(code: str) -> tuple[tuple[str, str], ...]:
     """The names that one cell binds at its top level; none when it does not parse."""
-    plain = "\n".join("" if re.match(r"\s*[!%?]", line) else line for line in code.splitlines())
+    if len(code) > MAX_CELL_CHARS:
+        return ()
+    plain = "\n".join("" if re.match(r"\s*[!%?]", line) else line for line in re.split(r"\r\n|\r|\n", code))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
@@ -232,6 +237,7 @@ def cell_names(code: str) -> tuple[tuple[str, str], ...]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     found: list[tuple[str, str]] = []
+    lines = plain.split("\n")
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found.append((node.name, "function"))
@@ -239,7 +245,7 @@ def cell_names(code: str) -> tuple[tuple[str, str], ...]:
             found.append((node.name, "class"))
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                found.extend((name, _one_line(plain, value)) for name, value in _bound(target, node.value))
+                found.extend((name, _one_line(lines, value)) for name, value in _bound(target, node.value))
     return tuple(item for item in found if not item[0].startswith("_"))
 
 
@@ -253,8 +259,13 @@ def _bound(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
             yield from _bound(part.value if isinstance(part, ast.Starred) else part, parts[index] if parts else value)
 
 
-def _one_line(code: str, node: ast.expr) -> str:
-    text = " ".join((ast.get_source_segment(code, node) or "").split())
+def _one_line(lines: Sequence[str], node: ast.expr) -> str:
+    """The source of an expression, its first line at most. `ast.get_source_segment` splits the whole cell each time,
+    which is quadratic in a cell of many assignments."""
+    first = lines[node.lineno - 1].encode()
+    end = node.end_col_offset if node.end_lineno == node.lineno else None
+    text = " ".join(first[node.col_offset : end].decode(errors="replace").split())
+    text = text if end is not None else f"{text} ..."
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -111,9 +111,11 @@ class Folder:
 
         Raises:
             ContextOverflow: even the smallest window is too long for the summariser.
-            SummaryRejected: a reply broke the contract twice.
+            SummaryRejected: a reply broke the contract twice, or there is nothing to summarise.
             ModelError: the provider failed.
         """
+        if not task.items and not task.previous:
+            raise SummaryRejected((f"there is nothing to summarise in the {task.part}",))
         remaining: Sequence[str] = task.items
         summary = task.previous
         ceiling: int | None = None

@@ -18,6 +18,7 @@ from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.style import Style, style_of
 from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, Summariser, TextSummariser
 from selfcompact.compaction.transcript import transcript
+from selfcompact.compaction.windows import clamp
 from selfcompact.errors import ModelError, SummaryRejected
 from selfcompact.messages import Usage, text_of
 
@@ -105,6 +106,7 @@ async def _by_model(
         return plan.scaled(plan.estimator.text(text))
 
     folder = Folder(summariser, tokens=tokens, redact=redact, tally=tally, on_progress=on_progress, sleep=sleep)
+    instructions = clamp(plan.instructions, budget.MAX_INSTRUCTIONS_TOKENS, tokens) if plan.instructions else None
     # A turn that has nothing before it needs no part of its own: it is the history.
     splits = plan.is_split_turn and len(plan.to_summarise) > 0
     history = plan.to_summarise if splits else plan.messages
@@ -117,8 +119,8 @@ async def _by_model(
         output_tokens=_output_tokens(style, settings, width, summariser),
         message_count=len(history),
         previous=plan.previous_summary,
-        context=_context(plan),
-        instructions=plan.instructions,
+        context=clamp(_context(plan), budget.MAX_CONTEXT_TOKENS, tokens),
+        instructions=instructions,
     )
     if not splits:
         return await folder.fold(main)
@@ -131,8 +133,10 @@ async def _by_model(
         output_tokens=budget.prefix_tokens(settings.reserve_tokens, width, summariser.max_output_tokens),
         message_count=0,  # brief by design, however long the prefix
         first_kind="prefix",
-        instructions=plan.instructions,
+        instructions=instructions,
     )
+    if not prefix.items:
+        return await folder.fold(main)
     written = await _side_by_side(folder, main, prefix)
     return style.form.with_turn(written[0], written[1])
 

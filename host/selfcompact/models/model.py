@@ -14,6 +14,9 @@ from typing import Literal, Protocol
 from selfcompact.codec import Json
 from selfcompact.messages import AssistantMessage, Message, UserMessage, text_of
 
+RAW_ARGUMENTS = "__raw_arguments__"
+"""The one key of a tool call's arguments that were no JSON object: the call is answered with an error."""
+
 
 @dataclass(frozen=True)
 class ToolSpec:

@@ -44,8 +44,9 @@ from selfcompact.messages import (
     now_ms,
     text_of,
 )
+from selfcompact.models.model import RAW_ARGUMENTS
 
-PROVIDER = "provider"
+PROVIDER = "providerFields"
 """The key of `extra` under which the library's own fields are kept."""
 
 STOP_REASONS: dict[str | None, StopReason] = {
@@ -56,9 +57,6 @@ STOP_REASONS: dict[str | None, StopReason] = {
     "error": "error",
     None: "stop",
 }
-
-RAW_ARGUMENTS = "__raw_arguments__"
-"""Stands for arguments that were no JSON object: the call is answered with an error, and goes back as it came."""
 
 
 def to_provider(system: str, messages: Sequence[Message]) -> list[ModelMessage]:

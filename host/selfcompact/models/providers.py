@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import anyio
 from pydantic_ai import exceptions
@@ -49,7 +50,11 @@ MAX_RETRY_AFTER_S = 120.0
 
 
 class ProviderModel:
-    """A model behind a provider's API. `context_window` overrides what the library knows of the model."""
+    """A model behind a provider's API. `context_window` overrides what the library knows of the model.
+
+    Inside `async with` one HTTP client serves all requests, and is closed at the end; outside of it each request
+    opens and closes its own. A session enters the model it is opened with.
+    """
 
     def __init__(
         self,
@@ -66,6 +71,16 @@ class ProviderModel:
         self.max_output_tokens = max_output_tokens
         self._idle_s = idle_s
 
+    async def __aenter__(self) -> Self:
+        await self._library_model.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._library_model.__aexit__(kind, error, trace)
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         """Answer one request. Cancelling the consumer closes the connection.
 
@@ -73,7 +88,7 @@ class ProviderModel:
             ModelError: what the provider answered, by its meaning; `status` and `provider_message` are its own.
         """
         try:
-            async with aclosing(self._stream(request)) as events:
+            async with self, aclosing(self._stream(request)) as events:
                 async for event in events:
                     yield event
         except exceptions.AgentRunError as error:
@@ -105,7 +120,8 @@ class ProviderModel:
         yield Completed(message)
 
     def _settings(self, request: ModelRequest) -> ModelSettings:
-        settings = ModelSettings(cache=True, parallel_tool_calls=False)
+        # The session retries, and tells about it; the vendor's client would do it in silence.
+        settings = ModelSettings(cache=True, parallel_tool_calls=False, max_retries=0)
         limit = request.max_output_tokens or self.max_output_tokens
         if limit is not None:
             settings["max_tokens"] = limit

@@ -139,6 +139,7 @@ class ScriptedModel:
         self._estimator = estimator or ScriptAwareEstimator()
         self._call_ids = itertools.count(1)
         self._chunk_chars = chunk_chars
+        self._last_error: ModelError | None = None
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         """Answer with the next step, or the next summary.
@@ -155,6 +156,7 @@ class ScriptedModel:
         if step.overflows:
             prompt = self.count(request)
             raise ContextOverflow(OVERFLOW_MESSAGE.format(tokens=prompt, window=self.context_window), status=400)
+        self._last_error = step.error if request.purpose == "turn" else self._last_error
         if step.error is not None:
             raise step.error
         for start in range(0, len(step.thinking), self._chunk_chars):
@@ -171,6 +173,8 @@ class ScriptedModel:
 
     async def _next_step(self, request: ModelRequest) -> Step:
         source = next(self._steps, None)
+        if source is None and self._last_error is not None:
+            raise self._last_error  # a provider that is down stays down
         if source is None:
             raise ScriptExhausted("the script has no step left; add one, or end it with a `say` step")
         if isinstance(source, Step):

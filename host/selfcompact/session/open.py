@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,8 +111,9 @@ async def open_session(
     )
     path = Path(session_file) if session_file is not None else new_session_file(folder)
     dispatcher = Dispatcher()
-    with SessionLog.open(path.absolute(), cwd=folder) as log:
+    with SessionLog.open(path.absolute(), cwd=folder, fsync=fitting.log.fsync) as log:
         async with (
+            model if isinstance(model, AbstractAsyncContextManager) else nullcontext(),
             open_kernel(fitting.kernel, fitting.sandbox, workspace=folder, dispatcher=dispatcher) as kernel,
             assembled(wishes, log, kernel, dispatcher) as session,
         ):
@@ -130,7 +131,15 @@ async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher:
     conversation.change_model(model.provider, model.model_id)
     session = Session(
         conversation=conversation,
-        turns=TurnRunner(conversation, model, kernel, system=wishes.system, hub=hub, cache_key=log.header.id),
+        turns=TurnRunner(
+            conversation,
+            model,
+            kernel,
+            system=wishes.system,
+            hub=hub,
+            cache_key=log.header.id,
+            retry=wishes.settings.retry,
+        ),
         dispatcher=dispatcher,
         hub=hub,
         settings=wishes.settings,

@@ -7,6 +7,8 @@ a call that was made has a result.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import random
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -20,6 +22,7 @@ from selfcompact.events import (
     MessageEnd,
     MessageStart,
     MessageUpdate,
+    RetryScheduled,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
@@ -36,9 +39,10 @@ from selfcompact.messages import (
     blocks,
     now_ms,
 )
-from selfcompact.models.model import Completed, Model, ModelRequest, TextDelta, ThinkingDelta, ToolSpec
+from selfcompact.models.model import RAW_ARGUMENTS, Completed, Model, ModelRequest, TextDelta, ThinkingDelta, ToolSpec
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.history import validate_history
+from selfcompact.session.retry import RetrySettings, retry_delay_s
 from selfcompact.session.stream import EventHub
 
 IPYTHON = ToolSpec(
@@ -93,15 +97,17 @@ class TurnRunner:
         system: str,
         hub: EventHub,
         cache_key: str,
+        retry: RetrySettings,
     ) -> None:
         self._conversation, self._kernel, self._hub = conversation, kernel, hub
-        self._system, self._cache_key = system, cache_key
+        self._system, self._cache_key, self._retry = system, cache_key, retry
         self.model = model
 
     async def respond(self) -> AssistantMessage:
         """Ask the model with the history as it is, and append what it answers.
 
-        A failed or cancelled response is appended too, marked as such; it is never part of a request again.
+        A request that failed for a passing reason is sent again, as often as the settings say. A failed or cancelled
+        response is appended too, marked as such; it is never part of a request again.
 
         Raises:
             ModelError: the provider failed.
@@ -112,6 +118,19 @@ class TurnRunner:
         if problems:
             raise InvalidHistory(problems)
         request = ModelRequest(self._system, messages, (IPYTHON,), cache_key=self._cache_key)
+        for attempt in itertools.count():
+            try:
+                return await self._ask(request)
+            except ModelError as error:
+                delay_s = retry_delay_s(self._retry, attempt, error, random.random())  # noqa: S311 - jitter, no secret
+                if delay_s is None:
+                    raise
+                said = str(error)
+            self._hub.emit(RetryScheduled(attempt=attempt + 1, delay_ms=round(delay_s * 1000), error_message=said))
+            await anyio.sleep(delay_s)
+        raise AssertionError("the loop has no end of its own")
+
+    async def _ask(self, request: ModelRequest) -> AssistantMessage:
         self._hub.emit(MessageStart(message=self._partial([], "stop")))
         parts: list[TextDelta | ThinkingDelta] = []
         try:
@@ -238,6 +257,8 @@ def emit_message(conversation: Conversation, hub: EventHub, message: Message) ->
 
 def call_problem(call: ToolCall) -> str | None:
     """What is wrong with a call, in a sentence the model can act on; None when it can be run."""
+    if RAW_ARGUMENTS in call.arguments:
+        return f"The arguments of this call are not a JSON object: {str(call.arguments[RAW_ARGUMENTS])[:200]}"
     if call.name != IPYTHON.name:
         return f"There is no tool named {call.name!r}; the only tool is `ipython` with the argument `code`."
     if not isinstance(call.arguments.get("code"), str):

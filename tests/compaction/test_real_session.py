@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from selfcompact.compaction.plan import Plan, Skip
+from selfcompact.compaction.plan import Skip
 from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.standalone import Compacted, compact_log, live_entries, plan_log
 from selfcompact.compaction.style import BUILT_IN
 from selfcompact.compaction.summarisers import OfflineSummariser
 from selfcompact.session.history import build_history, validate_history
-from tests.compaction.build import SESSION, entries_of_file, logged, rounds, turns
+from tests.compaction.build import SESSION, Compacted, compact_log, entries_of_file, logged, rounds, turns
 
 
 @pytest.mark.parametrize("style", BUILT_IN)
@@ -29,9 +28,3 @@ async def test_a_real_session_of_another_program_is_compacted_in_every_style(sty
     assert isinstance(second, Compacted)
     assert second.plan.number == 2
     assert validate_history(build_history([*more, second.entry])) == []
-
-
-def test_the_dry_run_is_the_plan() -> None:
-    assert isinstance(plan_log(entries_of_file(SESSION), CompactionSettings(), 200_000), Plan)
-    assert isinstance(plan_log([], CompactionSettings(), 200_000), Skip)
-    assert list(live_entries([])) == []

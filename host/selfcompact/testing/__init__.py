@@ -1,0 +1,18 @@
+"""For other people's tests: a fake provider, and pytest fixtures for sessions, scripted models and kernels.
+
+The fixtures are a pytest plugin that loads itself when selfcompact is installed:
+
+```python
+async def test_my_agent(selfcompact_session):
+    async with selfcompact_session([cell("x = 1"), say("done")]) as session:
+        result = await session.prompt("do it")
+    assert result.text == "done"
+```
+
+Install `selfcompact[testing]` for the fake provider.
+"""
+
+from selfcompact.testing.fake_provider import FakeProvider, Received
+from selfcompact.testing.replies import Call, Fault, Reply, cell, overflow_fault
+
+__all__ = ["Call", "FakeProvider", "Fault", "Received", "Reply", "cell", "overflow_fault"]
