@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 import pytest
 
 from selfcompact.kernel import CellResult, Kernel
 
-from .conftest import OpenKernel
+from .conftest import Host, Nothing, OpenKernel
 
 STARTED = "open('started', 'w').close()\n"
 BOUND_S = 3.0
@@ -198,6 +199,29 @@ async def test_a_background_task_survives_the_interrupt_of_a_later_cell(opened: 
         await kernel.execute("import asyncio, time\ntask = asyncio.create_task(asyncio.sleep(1, 'done'))")
         await kernel.execute("async def f(): time.sleep(60)\nawait asyncio.gather(f(), f())", timeout_s=0.3)
         assert (await kernel.execute("await task")).text == "'done'"
+
+
+async def test_an_interrupt_cancels_the_handler_of_the_request_that_the_cell_waits_for(
+    opened: OpenKernel, host: Host
+) -> None:
+    started, ended = anyio.Event(), anyio.Event()
+
+    async def hang(_payload: Nothing) -> dict[str, Any]:
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    host.dispatcher.unregister("compact.status")
+    host.dispatcher.register("compact.status", Nothing, hang)
+    async with opened() as kernel, anyio.create_task_group() as tasks:
+        tasks.start_soon(kernel.execute, "await compact.status()")
+        await started.wait()
+        await kernel.interrupt()
+        with anyio.fail_after(2):
+            await ended.wait()
 
 
 async def test_a_restart_ends_the_running_cell_and_everything_it_started(opened: OpenKernel) -> None:
