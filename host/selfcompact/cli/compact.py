@@ -14,12 +14,14 @@ from rich.text import Text
 
 from selfcompact.cli.screen import kept_line, shorten_lines
 from selfcompact.compact_file import FileCompaction, FilePlan, append_compaction, compact_planned, plan_file
+from selfcompact.compaction.channels import chosen_summariser
 from selfcompact.compaction.plan import Plan, Skip
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, Summariser
 from selfcompact.errors import SessionFileError, UsageError
 from selfcompact.log.blobs import blob_folder
 from selfcompact.models.registry import make_model
+from selfcompact.models.scripted import ScriptedModel
 from selfcompact.settings import load_settings
 
 SUMMARY_LINES = 80
@@ -72,7 +74,7 @@ def compact(
     _show_plan(console, file_plan, file_plan.planned)
     if dry_run:
         return
-    done = anyio.run(compact_planned, file_plan, file_plan.planned, _summariser(model, settings))
+    done = anyio.run(compact_planned, file_plan, file_plan.planned, _summariser(model, settings, offline=offline))
     if output is not None:
         try:
             shutil.copyfile(file, output)
@@ -86,9 +88,15 @@ def compact(
     _show_done(console, done, target, full=full)
 
 
-def _summariser(model: str | None, settings: CompactionSettings) -> Summariser:
-    name = model or settings.model
-    return OfflineSummariser() if name is None else ModelSummariser(make_model(name))
+def _summariser(model: str | None, settings: CompactionSettings, *, offline: bool) -> Summariser:
+    """Offline unless a model or an endpoint was named, in the call or in the settings."""
+    if offline or (model is None and settings.model is None and settings.remote_endpoint is None):
+        return OfflineSummariser()
+    if model is not None:
+        return ModelSummariser(make_model(model))
+    if settings.model is not None:
+        return ModelSummariser(make_model(settings.model))
+    return chosen_summariser(settings, ScriptedModel([]), other=make_model)
 
 
 def _show_plan(console: Console, file_plan: FilePlan, planned: Plan) -> None:

@@ -56,14 +56,15 @@ def new_session_file(workspace: Path) -> Path:
 
 @dataclass(frozen=True)
 class Wishes:
-    """How a session should be, as its opener said it; the arguments of `open_session`."""
+    """How a session should be, as its opener said it; the arguments of `open_session`. Without a `summariser` the
+    model and the settings decide."""
 
     model: Model
     workspace: Path
     settings: Settings
     watch: SettingsWatch
     system: str
-    summariser: Summariser
+    summariser: Summariser | None
     hooks: Hooks
 
 
@@ -106,9 +107,10 @@ async def open_session(
         settings=fitting,
         watch=SettingsWatch(loaded if isinstance(loaded, LoadedSettings) else None),
         system=system if system is not None else system_prompt(agent_callable=fitting.compaction.agent_callable),
-        summariser=summariser or default_summariser(model, fitting.compaction),
+        summariser=summariser,
         hooks=all_hooks(fitting.compaction, hooks),
     )
+    default_summariser(model, fitting.compaction)  # a summariser that cannot be used is told before anything opens
     path = Path(session_file) if session_file is not None else new_session_file(folder)
     dispatcher = Dispatcher()
     with SessionLog.open(path.absolute(), cwd=folder, fsync=fitting.log.fsync) as log:
@@ -160,7 +162,8 @@ async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher:
                 settings=lambda: session.settings.compaction,
                 window=lambda: session.context_window,
                 target=session.target,
-                summariser=wishes.summariser,
+                summariser=wishes.summariser
+                or default_summariser(model, wishes.settings.compaction, cache_key=log.header.id),
                 hub=hub,
                 manifest=manifest,
                 hooks=wishes.hooks,
@@ -175,8 +178,10 @@ async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher:
         tasks.cancel_scope.cancel()
 
 
-def default_summariser(model: Model, settings: CompactionSettings) -> Summariser:
+def default_summariser(model: Model, settings: CompactionSettings, *, cache_key: str | None = None) -> Summariser:
     """Who writes the summaries of a session with this model, when nobody was named.
+
+    `cache_key` groups the session's requests at the provider.
 
     Raises:
         UsageError: the settings name a model that cannot be used.
@@ -184,7 +189,7 @@ def default_summariser(model: Model, settings: CompactionSettings) -> Summariser
     named = settings.model is not None or settings.remote_endpoint is not None
     if isinstance(model, ScriptedModel) and not model.summarises and not named:
         return OfflineSummariser()
-    return chosen_summariser(settings, model, other=make_model)
+    return chosen_summariser(settings, model, other=make_model, cache_key=cache_key)
 
 
 def all_hooks(settings: CompactionSettings, hooks: Hooks | None) -> Hooks:
