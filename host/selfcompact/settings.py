@@ -24,6 +24,7 @@ from pydantic.alias_generators import to_camel, to_snake
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.errors import SettingsError
 from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
+from selfcompact.session.kernel_state import KernelStateSettings
 from selfcompact.session.retry import RetrySettings
 from selfcompact.workspace import checked_workspace
 
@@ -50,6 +51,7 @@ class Settings(BaseModel):
     compaction: CompactionSettings = CompactionSettings()
     kernel: KernelSettings = KernelSettings()
     sandbox: SandboxPolicy = SandboxPolicy()
+    kernel_state: KernelStateSettings = KernelStateSettings()
     retry: RetrySettings = RetrySettings()
     log: LogSettings = LogSettings()
     model: str | None = None

@@ -14,6 +14,7 @@ from selfcompact.cli.compact import compact
 from selfcompact.cli.convert import export, import_, migrate
 from selfcompact.cli.demo import demo
 from selfcompact.cli.run import run
+from selfcompact.cli.sandbox import doctor, sandbox
 from selfcompact.cli.sessions import inspect, search, sessions
 from selfcompact.cli.settings import settings
 from selfcompact.cli.skill import skill
@@ -31,7 +32,23 @@ def cli() -> None:
     """
 
 
-for command in (compact, demo, export, import_, inspect, migrate, run, search, sessions, settings, skill):
+COMMANDS = (
+    compact,
+    demo,
+    doctor,
+    export,
+    import_,
+    inspect,
+    migrate,
+    run,
+    sandbox,
+    search,
+    sessions,
+    settings,
+    skill,
+)
+
+for command in COMMANDS:
     cli.add_command(command)
 
 

@@ -20,6 +20,7 @@ from selfcompact.compaction.settings import CompactionSettings, settings_for_win
 from selfcompact.compaction.style import style_of
 from selfcompact.compaction.summarisers import OfflineSummariser, Summariser
 from selfcompact.compaction.tokens import ScriptAwareEstimator
+from selfcompact.entries import MessageEntry
 from selfcompact.events import WarningRaised
 from selfcompact.kernel import Kernel, open_kernel
 from selfcompact.log import SessionLog
@@ -30,6 +31,7 @@ from selfcompact.session.compactor import Compactor
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.hook_commands import AfterCommand, BeforeCommand
 from selfcompact.session.hooks import Hooks
+from selfcompact.session.kernel_state import opening_note
 from selfcompact.session.session import Session, closing
 from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.stream import EventHub
@@ -37,6 +39,9 @@ from selfcompact.session.turn import IPYTHON, TurnRunner
 from selfcompact.settings import LoadedSettings, Settings, load_settings
 from selfcompact.skills import system_prompt
 from selfcompact.workspace import checked_workspace
+
+SANDBOX = "selfcompact.sandbox"
+"""The custom entry that records a session whose kernel ran without a sandbox."""
 
 
 def sessions_folder(workspace: Path | None = None) -> Path:
@@ -152,6 +157,14 @@ async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher:
         watch=wishes.watch,
     )
 
+    if any(isinstance(entry, MessageEntry) for entry in log.entries):
+        session.tell_first(await opening_note(kernel, log.path, wishes.settings.kernel_state))
+    if kernel.sandbox.warning:
+        conversation.note(SANDBOX, {"kind": kernel.sandbox.kind})
+        hub.keep(WarningRaised(message=kernel.sandbox.warning))
+    for sentence in log.damage:
+        hub.keep(WarningRaised(message=sentence))
+
     async def manifest() -> str:
         return (await kernel.names()).to_text()
 
@@ -172,8 +185,6 @@ async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher:
             )
         )
         async with closing(session):
-            for sentence in log.damage:
-                hub.emit(WarningRaised(message=sentence))
             yield session
         tasks.cancel_scope.cancel()
 

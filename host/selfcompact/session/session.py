@@ -36,6 +36,7 @@ from selfcompact.session.branches import REWIND, left_behind
 from selfcompact.session.compactor import CompactionOutcome, CompactionTarget, Compactor, Phase
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.inbox import Inbox
+from selfcompact.session.kernel_state import NOTE, save_state
 from selfcompact.session.requests import PendingRequest, RequestSlot, floor_reason
 from selfcompact.session.run import Run, RunResult
 from selfcompact.session.settings_watch import SettingsWatch
@@ -101,12 +102,18 @@ class Session:
         self._manual: _Manual | None = None
         self._next_model: Model | None = None
         self._told_disarmed = False
+        self._first_note: str | None = None
+        self._has_run = False
         self._compactor: Compactor
 
     def attach(self, compactor: Compactor) -> None:
         """The other half of construction: the compactor reads settings and window from the session it serves."""
         self._compactor = compactor
         self._skill.switch(self.settings.compaction.agent_callable)
+
+    def tell_first(self, note: str) -> None:
+        """Have the model told something before the first prompt of this opening."""
+        self._first_note = note
 
     # What a program sees
 
@@ -171,7 +178,10 @@ class Session:
         self._state.claim("running")
         run = Run(self, self._conversation, self._turns, self._hub, self._state, self._inbox, self._skill)
         result: RunResult | None = None
-        self._running = True
+        self._running = self._has_run = True
+        note, self._first_note = self._first_note, None
+        if note is not None:
+            self._conversation.add_context(NOTE, note)
         try:
             with anyio.CancelScope() as self._scope:
                 result = await run.drive(user(text))
@@ -321,11 +331,18 @@ class Session:
         self._conversation.name(name)
 
     async def close(self) -> None:
-        """Abort what is going on, and accept nothing more. Closing twice is fine."""
+        """Abort what is going on, save the kernel's variables where the settings say so, and accept nothing more.
+
+        Closing twice is fine.
+        """
         if not self._state.close():
             return
         await self.abort()
         self._compactor.cancel_ahead()
+        if self._has_run and self.settings.kernel_state.keep:
+            problem = await save_state(self.kernel, self.session_file, self.settings.kernel_state)
+            if problem is not None:
+                self._warn(problem)
         self._hub.close()
 
     # What a run asks (RunHost)
