@@ -77,14 +77,14 @@ async def test_what_can_be_interrupted_keeps_its_kernel_and_its_names(
     opened: OpenKernel, workspace: anyio.Path, how: str
 ) -> None:
     """FAULTS 91, 93, 100: whatever waits, blocks or runs a child."""
-    async with opened() as kernel:
+    async with opened(interrupt_grace_s=5.0) as kernel:  # a shell takes its time to end on a machine that is busy
         await kernel.execute("kept = 1")
         for name, code in STOPS.items():
             ended = await end(kernel, how, code, anyio.Path(workspace) / "started")
             assert ended.took_s < BOUND_S, name
             assert (ended.result.status if ended.result else None) == STATUS[how], name
             after = await kernel.execute("kept, open('/proc/self/stat').read().split()[7]")
-            assert (after.status, after.text[:2], after.note) == ("ok", "(1", None), name
+            assert (after.status, after.text[:2], after.note) == ("ok", "(1", None), (name, after)
             assert kernel.generation == 1, name
         left = await kernel.execute("!ps ax -o args | grep -c '[s]leep 60'")
         assert left.text == "0", "a child of a stopped cell runs on"
