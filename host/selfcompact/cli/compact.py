@@ -15,12 +15,11 @@ from rich.text import Text
 from selfcompact.cli.screen import kept_line, shorten_lines
 from selfcompact.compact_file import FileCompaction, FilePlan, append_compaction, compact_planned, plan_file
 from selfcompact.compaction.plan import Plan, Skip
-from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, Summariser
 from selfcompact.errors import SessionFileError, UsageError
 from selfcompact.log.blobs import blob_folder
-from selfcompact.models.registry import make_model
-from selfcompact.settings import load_settings
+from selfcompact.models.registry import configured_model
+from selfcompact.settings import Settings, load_settings
 
 SUMMARY_LINES = 80
 
@@ -72,7 +71,7 @@ def compact(
     _show_plan(console, file_plan, file_plan.planned)
     if dry_run:
         return
-    done = anyio.run(compact_planned, file_plan, file_plan.planned, _summariser(model, settings))
+    done = anyio.run(compact_planned, file_plan, file_plan.planned, _summariser(model, loaded, offline=offline))
     if output is not None:
         try:
             shutil.copyfile(file, output)
@@ -86,9 +85,9 @@ def compact(
     _show_done(console, done, target, full=full)
 
 
-def _summariser(model: str | None, settings: CompactionSettings) -> Summariser:
-    name = model or settings.model
-    return OfflineSummariser() if name is None else ModelSummariser(make_model(name))
+def _summariser(model: str | None, settings: Settings, *, offline: bool) -> Summariser:
+    name = model or settings.compaction.model
+    return OfflineSummariser() if offline or name is None else ModelSummariser(configured_model(name, settings.models))
 
 
 def _show_plan(console: Console, file_plan: FilePlan, planned: Plan) -> None:

@@ -24,7 +24,7 @@ from selfcompact.events import WarningRaised
 from selfcompact.kernel import Kernel, open_kernel
 from selfcompact.log import SessionLog
 from selfcompact.models.model import Model
-from selfcompact.models.registry import make_model
+from selfcompact.models.registry import configured_model
 from selfcompact.models.scripted import ScriptedModel
 from selfcompact.session.compactor import Compactor
 from selfcompact.session.conversation import Conversation
@@ -106,7 +106,7 @@ async def open_session(
         settings=fitting,
         watch=SettingsWatch(loaded if isinstance(loaded, LoadedSettings) else None),
         system=system if system is not None else system_prompt(agent_callable=fitting.compaction.agent_callable),
-        summariser=summariser or default_summariser(model, fitting.compaction),
+        summariser=summariser or default_summariser(model, fitting),
         hooks=all_hooks(fitting.compaction, hooks),
     )
     path = Path(session_file) if session_file is not None else new_session_file(folder)
@@ -175,16 +175,17 @@ async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher:
         tasks.cancel_scope.cancel()
 
 
-def default_summariser(model: Model, settings: CompactionSettings) -> Summariser:
+def default_summariser(model: Model, settings: Settings) -> Summariser:
     """Who writes the summaries of a session with this model, when nobody was named.
 
     Raises:
         UsageError: the settings name a model that cannot be used.
     """
-    named = settings.model is not None or settings.remote_endpoint is not None
+    compaction = settings.compaction
+    named = compaction.model is not None or compaction.remote_endpoint is not None
     if isinstance(model, ScriptedModel) and not model.summarises and not named:
         return OfflineSummariser()
-    return chosen_summariser(settings, model, other=make_model)
+    return chosen_summariser(compaction, model, other=lambda name: configured_model(name, settings.models))
 
 
 def all_hooks(settings: CompactionSettings, hooks: Hooks | None) -> Hooks:
