@@ -96,3 +96,28 @@ def test_a_wrong_option_names_the_option(places: dict[str, Path], override: str)
 def test_a_wrong_variable_names_the_variable(places: dict[str, Path]) -> None:
     with pytest.raises(SettingsError, match="environment variable SELFCOMPACT_COMPACTION__ENABLED"):
         load(places, env={"SELFCOMPACT_COMPACTION__ENABLED": "perhaps"})
+
+
+def test_what_holds_for_a_model_merges_key_by_key_and_keeps_the_name_as_it_is(places: dict[str, Path]) -> None:
+    put(places["user"], {"models": {"openai:gpt-4.1-mini": {"contextWindow": 5, "keyVariable": "MY_KEY"}}})
+    put(places["workspace"] / ".selfcompact/settings.json", {"models": {"openai:gpt-4.1-mini": {"context_window": 6}}})
+    loaded = load(places, "models.openai:gpt-4.1-mini.maxOutputTokens=7", 'models.ollama:qwen3={"contextWindow": 9}')
+    found = loaded.settings.models["openai:gpt-4.1-mini"]
+    assert (found.context_window, found.max_output_tokens, found.key_variable) == (6, 7, "MY_KEY")
+    assert loaded.settings.models["ollama:qwen3"].context_window == 9
+    assert loaded.origins["models.openai:gpt-4.1-mini.max_output_tokens"] == "--set"
+
+
+@pytest.mark.parametrize(
+    ("models", "problem"),
+    [
+        ({"m:1.5": {"contextWindow": 0}}, r"user\.json: models\.m:1\.5\.contextWindow: .*greater than"),
+        ({"m:1.5": {"window": 0}}, r"user\.json: models\.m:1\.5\.window: is not a setting; known here: baseUrl"),
+        ({"m:1.5": 3}, r"user\.json: models\.m:1\.5: should be an object with some of baseUrl, contextWindow"),
+        (3, r"user\.json: models"),
+    ],
+)
+def test_a_wrong_entry_for_a_model_is_named(places: dict[str, Path], models: object, problem: str) -> None:
+    put(places["user"], {"models": models})
+    with pytest.raises(SettingsError, match=problem):
+        load(places)

@@ -18,17 +18,21 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, StrictBool, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from pydantic.alias_generators import to_camel, to_snake
 
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.errors import SettingsError
 from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
+from selfcompact.models.overrides import ModelOverrides
 from selfcompact.session.kernel_state import KernelStateSettings
 from selfcompact.session.retry import RetrySettings
 from selfcompact.workspace import checked_workspace
 
 ENV_PREFIX = "SELFCOMPACT_"
+MODELS = "models"
+"""The one object whose keys are names that users choose."""
+
 PROJECT_FILE = Path(".selfcompact/settings.json")
 PRIME_FILE = Path(".prime/agent/settings.json")
 """Operators of the system that defined these compaction settings keep them here; no second copy is needed."""
@@ -57,8 +61,11 @@ class Settings(BaseModel):
     model: str | None = None
     """The model of the conversation, as `provider:name`."""
 
+    models: Mapping[str, ModelOverrides] = Field(default_factory=dict)
+    """What holds for one model, by its name as `model` has it: its window, its limit, its address, its key's place."""
+
     context_window: int | None = None
-    """Tokens; overrides what the model says of itself."""
+    """Tokens; overrides what any model says of itself."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,9 @@ def _merged(layers: Sequence[_Layer]) -> LoadedSettings:
     for layer in layers:
         for path, value in _leaves(layer.values, Settings):
             _check_known(path, layer.where)
+            if len(path) == 2 and path[0] == MODELS:
+                fields = ", ".join(sorted(to_camel(name) for name in ModelOverrides.model_fields))
+                raise SettingsError(layer.where, f"should be an object with some of {fields}", key=_shown(path))
             _put(merged, path, value)
             origins[".".join(path)] = layer.where
     try:
@@ -134,7 +144,14 @@ def _leaves(
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every setting of a nested object with its path in snake_case; values of leaf fields stay whole."""
     for key, value in values.items():
-        name = to_snake(str(key))
+        name = str(key) if model is None else to_snake(str(key))
+        if model is Settings and name == MODELS and isinstance(value, Mapping):
+            for model_name, overrides in value.items():
+                if isinstance(overrides, Mapping):
+                    yield from _leaves(overrides, ModelOverrides, (*path, name, str(model_name)))
+                else:
+                    yield (*path, name, str(model_name)), overrides
+            continue
         child = _submodel(model, name)
         if child is not None and isinstance(value, Mapping):
             yield from _leaves(value, child, (*path, name))
@@ -149,9 +166,22 @@ def _submodel(model: type[BaseModel] | None, name: str) -> type[BaseModel] | Non
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
+def split_key(key: str) -> list[str]:
+    """A dotted key as a path in snake_case. The name of a model may have dots itself and stays as it is."""
+    first, *rest = key.split(".")
+    if to_snake(first) != MODELS or not rest:
+        return [to_snake(part) for part in (first, *rest)]
+    if len(rest) > 1 and to_snake(rest[-1]) in ModelOverrides.model_fields:
+        return [MODELS, ".".join(rest[:-1]), to_snake(rest[-1])]
+    return [MODELS, ".".join(rest)]
+
+
 def _check_known(path: Sequence[str], where: str) -> None:
     model: type[BaseModel] | None = Settings
     for depth, name in enumerate(path):
+        if depth == 1 and path[0] == MODELS:
+            model = ModelOverrides
+            continue
         if model is None or name not in model.model_fields:
             known = sorted(to_camel(field) for field in model.model_fields) if model else []
             close = difflib.get_close_matches(to_camel(name), known, 1)
@@ -167,12 +197,14 @@ def _put(merged: dict[str, Any], path: Sequence[str], value: Any) -> None:
 
 
 def _shown(path: Sequence[str | int]) -> str:
-    return ".".join(to_camel(str(name)) for name in path)
+    named = tuple(path[:1]) == (MODELS,)
+    return ".".join(str(name) if named and depth == 1 else to_camel(str(name)) for depth, name in enumerate(path))
 
 
 def _settings_error(error: ValidationError, origins: Mapping[str, str]) -> SettingsError:
     first = error.errors()[0]
-    names = [to_snake(str(part)) for part in first["loc"]]
+    named = first["loc"][:1] == (MODELS,)
+    names = [str(part) if named and depth == 1 else to_snake(str(part)) for depth, part in enumerate(first["loc"])]
     for length in range(len(names), 0, -1):
         where = origins.get(".".join(names[:length]))
         if where:
@@ -190,7 +222,7 @@ def known_key(key: str) -> None:
     Raises:
         SettingsError: it is not; the error names what is.
     """
-    path = [to_snake(part) for part in key.split(".")]
+    path = split_key(key)
     _check_known(path, "settings")
     if _model_at(path) is not None:
         raise SettingsError("settings", "is a group of settings; name one in it", key=key)
@@ -260,7 +292,7 @@ def _override_layer(text: str) -> _Layer:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise SettingsError(f"--set {text}", "should look like key=value, as in compaction.keepRecentTokens=2000")
-    return _Layer("--set", _nested(key.strip().split("."), value))
+    return _Layer("--set", _nested(split_key(key.strip()), value))
 
 
 def _nested(keys: Sequence[str], text: str) -> dict[str, Any]:

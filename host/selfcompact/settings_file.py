@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ Edit = Callable[[dict[str, Any], str], None]
 """Changes one key, by name, of the object that holds it."""
 
 
-def edit_settings(path: Path, key: str, edit: Edit, check: Callable[[Mapping[str, Any], str], None]) -> None:
+def edit_settings(path: Path, key: Sequence[str], edit: Edit, check: Callable[[Mapping[str, Any], str], None]) -> None:
     """Change one key of a settings file. `edit` gets the object that holds it and the name as the file spells it.
 
     `check` gets the new content and the file's name, and raises when it is not allowed; then nothing is written. The
@@ -28,7 +28,7 @@ def edit_settings(path: Path, key: str, edit: Edit, check: Callable[[Mapping[str
     """
     data = _read(path)
     holder = data
-    *parents, last = [to_snake(part) for part in key.split(".")]
+    *parents, last = key
     for name in parents:
         spelled = _spelling(holder, name)
         child = holder.setdefault(spelled, {})
@@ -79,7 +79,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _spelling(holder: Mapping[str, Any], name: str) -> str:
     """The key as this object spells it already, else in camelCase."""
-    return next((key for key in holder if to_snake(key) == name), to_camel(name))
+    return next((key for key in holder if name in (key, to_snake(key))), _camel(name))
+
+
+def _camel(name: str) -> str:
+    """A field's name in camelCase; the name of a model, which is no identifier, as it is."""
+    return to_camel(name) if name.isidentifier() else name
 
 
 def _without_empty(data: dict[str, Any]) -> dict[str, Any]:

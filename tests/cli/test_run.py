@@ -129,7 +129,7 @@ def test_ctrl_c_aborts_the_cell_and_ends_with_130(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["run"], "Missing argument 'TASK'"),
-        (["run", "x"], "no model: play a script with --script FILE"),
+        (["run", "x"], "no model is chosen"),
         (["run", "x", "--script", "none.json"], "script none.json: cannot be read"),
         (["run", "x", "--script", "bad.json"], "step 1: has 'jump'"),
         (["run", "x", "--script", "ok.json", "--workspace", "nowhere"], "does not exist"),

@@ -78,3 +78,12 @@ def test_a_file_that_cannot_be_read_is_left_as_it_is(tmp_path: Path) -> None:
     done = settings(tmp_path, "set", "compaction.enabled", "false")
     assert isinstance(done.exception, SettingsError)
     assert path.read_text() == "{broken"
+
+
+def test_what_holds_for_a_model_can_be_set_listed_and_unset(tmp_path: Path) -> None:
+    assert settings(tmp_path, "set", "models.openai:gpt-4.1.contextWindow", "1000").exit_code == 0
+    path = tmp_path / ".selfcompact/settings.json"
+    assert json.loads(path.read_text()) == {"models": {"openai:gpt-4.1": {"contextWindow": 1000}}}
+    assert listed(tmp_path)["models.openai:gpt-4.1.contextWindow"] == {"value": 1000, "origin": str(path)}
+    assert settings(tmp_path, "unset", "models.openai:gpt-4.1").exit_code == 0
+    assert json.loads(path.read_text()) == {}

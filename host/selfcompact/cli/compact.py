@@ -16,13 +16,13 @@ from selfcompact.cli.screen import kept_line, shorten_lines
 from selfcompact.compact_file import FileCompaction, FilePlan, append_compaction, compact_planned, plan_file
 from selfcompact.compaction.channels import chosen_summariser
 from selfcompact.compaction.plan import Plan, Skip
-from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, Summariser
 from selfcompact.errors import SessionFileError, UsageError
 from selfcompact.log.blobs import blob_folder
-from selfcompact.models.registry import make_model
+from selfcompact.models.model import Model
+from selfcompact.models.registry import configured_model
 from selfcompact.models.scripted import ScriptedModel
-from selfcompact.settings import load_settings
+from selfcompact.settings import Settings, load_settings
 
 SUMMARY_LINES = 80
 
@@ -74,7 +74,7 @@ def compact(
     _show_plan(console, file_plan, file_plan.planned)
     if dry_run:
         return
-    done = anyio.run(compact_planned, file_plan, file_plan.planned, _summariser(model, settings, offline=offline))
+    done = anyio.run(compact_planned, file_plan, file_plan.planned, _summariser(model, loaded, offline=offline))
     if output is not None:
         try:
             shutil.copyfile(file, output)
@@ -88,15 +88,19 @@ def compact(
     _show_done(console, done, target, full=full)
 
 
-def _summariser(model: str | None, settings: CompactionSettings, *, offline: bool) -> Summariser:
+def _summariser(model: str | None, settings: Settings, *, offline: bool) -> Summariser:
     """Offline unless a model or an endpoint was named, in the call or in the settings."""
-    if offline or (model is None and settings.model is None and settings.remote_endpoint is None):
+
+    def named(name: str) -> Model:
+        return configured_model(name, settings.models)
+
+    compaction = settings.compaction
+    if offline or (model is None and compaction.model is None and compaction.remote_endpoint is None):
         return OfflineSummariser()
     if model is not None:
-        return ModelSummariser(make_model(model))
-    if settings.model is not None:
-        return ModelSummariser(make_model(settings.model))
-    return chosen_summariser(settings, ScriptedModel([]), other=make_model)
+        return ModelSummariser(named(model))
+    # The session's own model is not asked here: a named one or an endpoint is.
+    return chosen_summariser(compaction, ScriptedModel([]), other=named)
 
 
 def _show_plan(console: Console, file_plan: FilePlan, planned: Plan) -> None:

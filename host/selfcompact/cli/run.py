@@ -12,10 +12,9 @@ import anyio
 import click
 from rich.console import Console
 
+from selfcompact.cli.choose import choice_of, model_options
 from selfcompact.cli.screen import Screen, kept_line
-from selfcompact.errors import UsageError
 from selfcompact.events import AgentEnd, Event
-from selfcompact.models.script_file import load_script
 from selfcompact.session.open import open_session
 from selfcompact.session.run import RunResult
 from selfcompact.session.session import Session
@@ -23,16 +22,10 @@ from selfcompact.settings import load_settings
 
 EXIT_CODES = {"done": 0, "failed": 1, "aborted": 130}
 
-HOW_TO_CHOOSE_A_MODEL = (
-    "no model: play a script with --script FILE, or see `selfcompact demo`, which needs neither a model nor a key"
-)
-
 
 @click.command()
 @click.argument("task")
-@click.option(
-    "--script", type=click.Path(path_type=Path), help="Play the responses of a script file instead of a model."
-)
+@model_options
 @click.option(
     "--workspace",
     type=click.Path(path_type=Path),
@@ -55,6 +48,10 @@ HOW_TO_CHOOSE_A_MODEL = (
 @click.option("--full", is_flag=True, help="Show cells and outputs whole.")
 def run(
     task: str,
+    model_name: str | None,
+    base_url: str | None,
+    key_variable: str | None,
+    context_window: int | None,
     script: Path | None,
     workspace: Path,
     session_file: Path | None,
@@ -70,9 +67,8 @@ def run(
     if sandbox is not None:
         overrides = (*overrides, f"sandbox.kind={sandbox}")
     loaded = load_settings(workspace, overrides=overrides)
-    if script is None:
-        raise UsageError(HOW_TO_CHOOSE_A_MODEL)
-    model = load_script(script)
+    choice = choice_of(model_name, base_url, key_variable, context_window, script)
+    model = choice.model(loaded.settings)
 
     async def main() -> RunResult:
         async with open_session(model, workspace=workspace, session_file=session_file, settings=loaded) as session:

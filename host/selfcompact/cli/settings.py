@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from selfcompact.settings import (
     known_key,
     load_settings,
     parse_value,
+    split_key,
     user_settings_file,
 )
 from selfcompact.settings_file import Edit, edit_settings, set_value, unset_value
@@ -82,13 +83,13 @@ def _file(workspace: Path, *, user: bool) -> Path:
 
 def _edit(workspace: Path, key: str, edit: Edit, *, user: bool) -> None:
     known_key(key)
-    edit_settings(_file(workspace, user=user), key, edit, check_settings)
+    edit_settings(_file(workspace, user=user), split_key(key), edit, check_settings)
 
 
 def _rows(loaded: LoadedSettings) -> Iterator[tuple[str, Any, str]]:
     for path, value in _leaves(loaded.settings):
         origin = loaded.origins.get(".".join(path), DEFAULT)
-        yield ".".join(to_camel(name) for name in path), value, origin
+        yield ".".join(to_camel(name) if name.isidentifier() else name for name in path), value, origin
 
 
 def _leaves(model: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -97,5 +98,9 @@ def _leaves(model: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[tupl
         value = getattr(model, name)
         if isinstance(value, BaseModel):
             yield from _leaves(value, (*path, name))
+        elif isinstance(value, Mapping) and all(isinstance(item, BaseModel) for item in value.values()):
+            for key, item in value.items():
+                set_only = ((leaf, found) for leaf, found in _leaves(item, (*path, name, key)) if found is not None)
+                yield from set_only
         else:
             yield (*path, name), plain[to_camel(name)]

@@ -5,10 +5,10 @@ Imported when a real model is used; importing the package without one does not l
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, aclosing
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import anyio
 from pydantic_ai import exceptions
@@ -40,6 +40,8 @@ from selfcompact.messages import AssistantMessage, text_of
 from selfcompact.models.model import Completed, ModelRequest, StreamEvent, TextDelta, ThinkingDelta
 from selfcompact.models.overflow import meaning_of, silently_overflowed
 from selfcompact.models.provider_messages import from_provider, to_provider
+
+T = TypeVar("T")
 
 IDLE_S = 180.0
 """Seconds without a piece of the answer after which a request is given up. Reasoning models think long before they
@@ -103,13 +105,12 @@ class ProviderModel:
             model_settings=self._settings(request),
             model_request_parameters=_parameters(request),
         )
-        async with opened as response:
+        async with AsyncExitStack() as stack:
+            # Entering waits for the first piece already.
+            response = await self._in_time(stack.enter_async_context(opened))
             events = aiter(response)
             while True:
-                with anyio.move_on_after(self._idle_s) as scope:
-                    event = await anext(events, None)
-                if scope.cancelled_caught:
-                    raise ModelTimeout(self._idle_s)
+                event = await self._in_time(anext(events, None))
                 if event is None:
                     break
                 delta = _delta(event)
@@ -118,6 +119,12 @@ class ProviderModel:
             message = from_provider(response.get(), provider=self.provider, model_id=self.model_id)
         self._check(message)
         yield Completed(message)
+
+    async def _in_time(self, waiting: Awaitable[T]) -> T:
+        with anyio.move_on_after(self._idle_s) as scope:
+            return await waiting
+        assert scope.cancelled_caught
+        raise ModelTimeout(self._idle_s)
 
     def _settings(self, request: ModelRequest) -> ModelSettings:
         # The session retries, and tells about it; the vendor's client would do it in silence.

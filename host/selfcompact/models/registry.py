@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from selfcompact.errors import UsageError
 from selfcompact.models.model import Model
+from selfcompact.models.overrides import ModelOverrides
 
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "openai": ("OPENAI_API_KEY",),
@@ -25,9 +26,6 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "ollama": (),
 }
 """Providers that `docs/models.md` has a line for, and the variables their keys are in. The library knows more."""
-
-PLACEHOLDER_KEY = "not-needed"
-"""What local servers get: the vendor's client insists on a key, the server does not look at it."""
 
 
 def keys_found(environment: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -48,11 +46,13 @@ def make_model(
     key_variable: str | None = None,
     context_window: int | None = None,
     max_output_tokens: int | None = None,
+    ask_server: bool = False,
 ) -> Model:
     """A real model by its name, `provider:model`.
 
     `base_url` is the address of an OpenAI- or Anthropic-compatible server; `key_variable` names the environment
-    variable with its key. The provider library is imported here and not before.
+    variable with its key. With `ask_server` a server with an address of its own is asked for its window when none is
+    given, which may take seconds. The provider library is imported here and not before.
 
     Raises:
         UsageError: the name, the provider or the key is missing or unknown, or the vendor's client is not installed.
@@ -64,11 +64,28 @@ def make_model(
     key = _key(name, key_variable)
     try:
         from selfcompact.models.providers import ProviderModel
-        from selfcompact.models.vendor import library_model
+        from selfcompact.models.vendor import library_model, ollama_url
     except ImportError as error:
         raise UsageError(f"model {name!r}: {error}; install selfcompact with its extra for this provider") from error
     inner = library_model(provider, model_name, base_url=base_url, key=key)
+    if context_window is None and ask_server and (base_url is not None or provider == "ollama"):
+        from selfcompact.models.window import server_window
+
+        context_window = server_window(base_url or ollama_url(), model_name, key)
     return ProviderModel(inner, provider=provider, context_window=context_window, max_output_tokens=max_output_tokens)
+
+
+def configured_model(
+    name: str, models: Mapping[str, ModelOverrides], *, explicit: ModelOverrides | None = None, ask_server: bool = False
+) -> Model:
+    """A real model with what the settings say of it under `models`; what is `explicit` wins over them.
+
+    Raises:
+        UsageError: as `make_model`.
+    """
+    merged = models.get(name, ModelOverrides()).model_dump(exclude_none=True)
+    merged.update((explicit or ModelOverrides()).model_dump(exclude_none=True))
+    return make_model(name, **merged, ask_server=ask_server)
 
 
 def _key(name: str, variable: str | None) -> str | None:

@@ -1,75 +1,94 @@
-"""The provider library's model for a name; every way this can fail is one sentence."""
+"""The provider library's model for a name; every way this can fail is one sentence.
+
+Keys go only where they belong: the usual variable of a provider is read for the provider's own address. With another
+address the key comes from the variable that was named, or none is sent.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Callable
+from typing import Any
 
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model as LibraryModel
 from pydantic_ai.models import infer_model
+from pydantic_ai.providers import Provider, infer_provider_class
 
 from selfcompact.errors import UsageError
-from selfcompact.models.registry import PLACEHOLDER_KEY
 
-EXTRAS = {"openai-chat": "openai", "openrouter": "openai", "ollama": "openai", "deepseek": "openai", "azure": "openai"}
+PLACEHOLDER_KEY = "not-needed"
+"""What servers of one's own get: the vendor's client insists on a key, the server does not look at it."""
+
+OLLAMA_URL = "http://localhost:11434/v1"
+"""Where Ollama listens unless its variable says otherwise."""
+
+EXTRAS = ("anthropic", "bedrock", "google", "groq", "mistral", "openai")
+"""The library's extras that install a vendor's client; most other providers are reached with OpenAI's."""
 
 
 def library_model(provider: str, model_name: str, *, base_url: str | None, key: str | None) -> LibraryModel:
-    """Make the model.
+    """Make the model. A provider that nobody knows is fine when it has an address: it then speaks Chat Completions.
 
     Raises:
         UsageError: the provider is not known, its key is missing, or the vendor's client is not installed.
     """
     name = f"{provider}:{model_name}"
+    if provider == "ollama" and base_url is None:
+        base_url = ollama_url()
     try:
-        if base_url is not None or key is not None:
-            return _explicit(provider, model_name, base_url, key)
-        if provider == "ollama" and not os.environ.get("OLLAMA_BASE_URL"):
-            return _explicit("openai-chat", model_name, "http://localhost:11434/v1", PLACEHOLDER_KEY)
-        return infer_model(name)
+        if base_url is not None and (provider == "openai-chat" or _class(provider) is None):
+            return _compatible(provider, model_name, base_url, key)
+        if base_url is None and key is None:
+            return infer_model(name)
+        return infer_model(name, provider_factory=lambda _: _made(provider, base_url, key))
     except ImportError as error:
-        extra = EXTRAS.get(provider, provider)
+        extra = provider if provider in EXTRAS else "openai"
         raise UsageError(
-            f"model {name}: the vendor's client is not installed; run: pip install 'pydantic-ai-slim[{extra}]'"
+            f"model {name}: the vendor's client is not installed; run: pip install 'selfcompact[{extra}]'"
         ) from error
     except UserError as error:
         raise UsageError(f"model {name}: {' '.join(str(error).split())}") from error
 
 
-def _explicit(provider: str, model_name: str, base_url: str | None, key: str | None) -> LibraryModel:
-    makers: dict[str, Callable[[], LibraryModel]] = {
-        "anthropic": lambda: _anthropic(model_name, base_url, key),
-        "openai": lambda: _openai_responses(model_name, base_url, key),
-    }
-    if provider in makers:
-        return makers[provider]()
-    return _openai_chat(model_name, base_url, key)
+def ollama_url() -> str:
+    """The address of Ollama's OpenAI-compatible API."""
+    return os.environ.get("OLLAMA_BASE_URL") or OLLAMA_URL
 
 
-def _openai_chat(model_name: str, base_url: str | None, key: str | None) -> LibraryModel:
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.openai import OpenAIProvider
-
-    return OpenAIChatModel(model_name, provider=OpenAIProvider(base_url=base_url, api_key=key or _local_key()))
-
-
-def _openai_responses(model_name: str, base_url: str | None, key: str | None) -> LibraryModel:
-    from pydantic_ai.models.openai import OpenAIResponsesModel
-    from pydantic_ai.providers.openai import OpenAIProvider
-
-    return OpenAIResponsesModel(model_name, provider=OpenAIProvider(base_url=base_url, api_key=key or _local_key()))
+def _class(provider: str) -> type[Provider[Any]] | None:
+    try:
+        return infer_provider_class(provider)
+    except ValueError:
+        return None
 
 
-def _anthropic(model_name: str, base_url: str | None, key: str | None) -> LibraryModel:
-    from pydantic_ai.models.anthropic import AnthropicModel
-    from pydantic_ai.providers.anthropic import AnthropicProvider
-
-    key = key or os.environ.get("ANTHROPIC_API_KEY") or PLACEHOLDER_KEY
+def _made(provider: str, base_url: str | None, key: str | None) -> Provider[Any]:
+    """The provider with an address or a key of its own; the parameters' names differ from class to class."""
+    found = _class(provider)
+    if found is None:
+        raise UserError(f"{provider!r} is not a provider that is known; name its address with --base-url")
+    accepted = inspect.signature(found.__init__).parameters
+    values: dict[str, Any] = {}
     if base_url is None:
-        return AnthropicModel(model_name, provider=AnthropicProvider(api_key=key))
-    return AnthropicModel(model_name, provider=AnthropicProvider(api_key=key, base_url=base_url))
+        values["api_key"] = key
+    else:
+        address = next((name for name in ("base_url", "api_base", "azure_endpoint") if name in accepted), None)
+        if address is not None:
+            values.update({address: base_url, "api_key": key or PLACEHOLDER_KEY})
+        else:
+            from openai import AsyncOpenAI
+
+            values["openai_client"] = AsyncOpenAI(base_url=base_url, api_key=key or PLACEHOLDER_KEY)
+    return found(**values)
 
 
-def _local_key() -> str:
-    return os.environ.get("OPENAI_API_KEY") or PLACEHOLDER_KEY
+def _compatible(provider: str, model_name: str, base_url: str, key: str | None) -> LibraryModel:
+    """Chat Completions at any address. `max_tokens` is the older of two names for the limit, which all servers know."""
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
+    made = OpenAICompatibleProvider(provider, base_url=base_url, api_key=key or PLACEHOLDER_KEY, profile=profile)
+    return OpenAIChatModel(model_name, provider=made)

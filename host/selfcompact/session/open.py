@@ -25,7 +25,7 @@ from selfcompact.events import WarningRaised
 from selfcompact.kernel import Kernel, open_kernel
 from selfcompact.log import SessionLog
 from selfcompact.models.model import Model
-from selfcompact.models.registry import make_model
+from selfcompact.models.registry import configured_model
 from selfcompact.models.scripted import ScriptedModel
 from selfcompact.session.compactor import Compactor
 from selfcompact.session.conversation import Conversation
@@ -115,7 +115,7 @@ async def open_session(
         summariser=summariser,
         hooks=all_hooks(fitting.compaction, hooks),
     )
-    default_summariser(model, fitting.compaction)  # a summariser that cannot be used is told before anything opens
+    default_summariser(model, fitting)  # a summariser that cannot be used is told before anything opens
     path = Path(session_file) if session_file is not None else new_session_file(folder)
     dispatcher = Dispatcher()
     with SessionLog.open(path.absolute(), cwd=folder, fsync=fitting.log.fsync) as log:
@@ -175,8 +175,7 @@ async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher:
                 settings=lambda: session.settings.compaction,
                 window=lambda: session.context_window,
                 target=session.target,
-                summariser=wishes.summariser
-                or default_summariser(model, wishes.settings.compaction, cache_key=log.header.id),
+                summariser=wishes.summariser or default_summariser(model, wishes.settings, cache_key=log.header.id),
                 hub=hub,
                 manifest=manifest,
                 hooks=wishes.hooks,
@@ -189,7 +188,7 @@ async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher:
         tasks.cancel_scope.cancel()
 
 
-def default_summariser(model: Model, settings: CompactionSettings, *, cache_key: str | None = None) -> Summariser:
+def default_summariser(model: Model, settings: Settings, *, cache_key: str | None = None) -> Summariser:
     """Who writes the summaries of a session with this model, when nobody was named.
 
     `cache_key` groups the session's requests at the provider.
@@ -197,10 +196,15 @@ def default_summariser(model: Model, settings: CompactionSettings, *, cache_key:
     Raises:
         UsageError: the settings name a model that cannot be used.
     """
-    named = settings.model is not None or settings.remote_endpoint is not None
+    compaction = settings.compaction
+    named = compaction.model is not None or compaction.remote_endpoint is not None
     if isinstance(model, ScriptedModel) and not model.summarises and not named:
         return OfflineSummariser()
-    return chosen_summariser(settings, model, other=make_model, cache_key=cache_key)
+
+    def other(name: str) -> Model:
+        return configured_model(name, settings.models)
+
+    return chosen_summariser(compaction, model, other=other, cache_key=cache_key)
 
 
 def all_hooks(settings: CompactionSettings, hooks: Hooks | None) -> Hooks:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import AsyncIterator, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -62,8 +62,16 @@ class FakeProvider:
     ```
     """
 
-    def __init__(self, answers: Iterable[Answer], *, summaries: Iterable[Answer] = ()) -> None:
+    def __init__(
+        self,
+        answers: Iterable[Answer] = (),
+        *,
+        summaries: Iterable[Answer] = (),
+        pages: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`pages` are what GET requests get, by path; other paths are a 404."""
         self._state = _State(iter(answers), iter(summaries))
+        self._pages = dict(pages or {})
         self._socket: socket.socket | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._server: _Server | None = None
@@ -93,7 +101,11 @@ class FakeProvider:
     async def __aenter__(self) -> Self:
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
-        app = Starlette(routes=[Route("/{path:path}", self._answer, methods=["POST"])])
+        routes = [
+            Route("/{path:path}", self._answer, methods=["POST"]),
+            Route("/{path:path}", self._page, methods=["GET"]),
+        ]
+        app = Starlette(routes=routes)
         config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
         self._server = _Server(config)
         self._tasks = anyio.create_task_group()
@@ -113,6 +125,10 @@ class FakeProvider:
         await self._tasks.__aexit__(None, None, None)
         if self._socket is not None:
             self._socket.close()
+
+    async def _page(self, request: Request) -> Response:
+        page = self._pages.get(request.url.path)
+        return PlainTextResponse("not here", 404) if page is None else JSONResponse(page)
 
     async def _answer(self, request: Request) -> Response:
         raw = await request.body()
