@@ -10,6 +10,7 @@ import sys
 
 import click
 
+from selfcompact.cli.chat import chat
 from selfcompact.cli.compact import compact
 from selfcompact.cli.convert import export, import_, migrate
 from selfcompact.cli.demo import demo
@@ -33,6 +34,7 @@ def cli() -> None:
 
 
 COMMANDS = (
+    chat,
     compact,
     demo,
     doctor,
