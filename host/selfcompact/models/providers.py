@@ -5,6 +5,7 @@ Imported when a real model is used; importing the package without one does not l
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, aclosing
 from types import TracebackType
@@ -186,7 +187,7 @@ def error_of(error: exceptions.AgentRunError) -> ModelError:
         return Refused(said, status=status)
     if isinstance(error, exceptions.ModelTimeoutError | exceptions.ModelConnectionError):
         return ProviderUnavailable(said, status=status)
-    match meaning_of(status, said):
+    match meaning_of(status, _whole(error) or said):
         case "overflow":
             return ContextOverflow(said, status=status)
         case "rate_limit":
@@ -204,6 +205,12 @@ def error_of(error: exceptions.AgentRunError) -> ModelError:
             if isinstance(error, exceptions.UnexpectedModelBehavior):
                 return ProviderUnavailable(said, status=status)
             return ModelError(said, status=status)
+
+
+def _whole(error: exceptions.AgentRunError) -> str:
+    """The whole body: gateways hide what the provider said deep in it."""
+    body: Any = getattr(error, "body", None)
+    return body if isinstance(body, str) else json.dumps(body, default=str) if body else ""
 
 
 def provider_text(error: exceptions.AgentRunError) -> str:
