@@ -40,9 +40,23 @@ CLASSES: dict[str, type[ModelError]] = {
     "unknown": ModelError,
 }
 
-PROVIDERS = (
-    "openai anthropic google bedrock azure mistral groq openrouter vllm llama.cpp ollama kimi deepseek qwen z.ai"
-).split()
+PROVIDERS = [
+    "openai",
+    "anthropic",
+    "google",
+    "bedrock",
+    "azure",
+    "mistral",
+    "groq",
+    "openrouter",
+    "vllm",
+    "llama.cpp",
+    "ollama",
+    "kimi",
+    "deepseek",
+    "qwen",
+    "z.ai",
+]
 
 
 def name(row: dict[str, Any]) -> str:

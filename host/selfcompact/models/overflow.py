@@ -58,9 +58,9 @@ RULES: tuple[_Rule, ...] = (
     _rule("overflow", r"exceeded max(imum)? (context|token)|max_prompt_tokens|\btokens? > \d+ maximum"),
     _rule("overflow", "", 413),
     # The rest goes by status, then by words.
+    _rule("authentication", "", 401),
     _rule("refused", r"content.?filter|content management policy|safety|responsibleai|blocked by|refus|moderation"),
     _rule("refused", r"inappropriate content|data_inspection|unsafe or sensitive"),
-    _rule("authentication", "", 401),
     _rule(
         "authentication",
         r"invalid (x-)?api.?key|incorrect api key|no auth credentials|api key not valid|authentication_error",

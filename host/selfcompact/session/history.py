@@ -53,11 +53,12 @@ def repaired(messages: Iterable[Message]) -> tuple[Message, ...]:
 
     - Each call is followed by its result. A call without one is answered with `UNKNOWN_OUTCOME`; a result without
       call becomes text of the host, or goes when it is empty. A second use of a call id gets an id of its own.
-    - Responses that failed or were aborted lose their reasoning, which no provider signed; empty messages go.
+    - The beginning of a response that broke off goes when the response that was asked for again follows it.
+    - Other responses that failed or were aborted lose their reasoning, which no provider signed; empty messages go.
     - The first message is a user message, and no response follows a response directly.
     """
-    paired = _paired([shown for message in messages if (shown := _shown(message)) is not None])
-    return tuple(_in_turns(paired))
+    shown = [found for message in messages if (found := _shown(message)) is not None]
+    return tuple(_in_turns(_paired(_without_failed_attempts(shown))))
 
 
 def summary_message(entry: CompactionEntry) -> UserMessage:
@@ -156,6 +157,19 @@ def _shown(message: Message) -> Message | None:
     if isinstance(message, ToolResultMessage):
         return message
     return message if isinstance(message, UserMessage) and not is_empty(message) else None
+
+
+def _without_failed_attempts(messages: Sequence[Message]) -> list[Message]:
+    following = [*messages[1:], None]
+    return [
+        message
+        for message, after in zip(messages, following, strict=True)
+        if not (
+            isinstance(message, AssistantMessage)
+            and message.stop_reason == "error"
+            and isinstance(after, AssistantMessage)
+        )
+    ]
 
 
 def _is_blank(block: Content) -> bool:

@@ -34,7 +34,7 @@ from selfcompact.session.attempts import AttemptHistory, attempt_history
 from selfcompact.session.boundary import BoundaryFacts, Compact, Decision, boundary
 from selfcompact.session.branches import REWIND, left_behind
 from selfcompact.session.compactor import CompactionOutcome, CompactionTarget, Compactor, Phase
-from selfcompact.session.conversation import Conversation
+from selfcompact.session.conversation import Conversation, newest_response
 from selfcompact.session.inbox import Inbox
 from selfcompact.session.requests import PendingRequest, RequestSlot, floor_reason
 from selfcompact.session.run import Run, RunResult
@@ -143,6 +143,8 @@ class Session:
         """How full the context is; costs the same however old the session is."""
         ledger, window = self._conversation.ledger, self.context_window
         reason = self._refusal(None)
+        newest = newest_response(self._conversation.entries)
+        usage = newest.usage if newest is not None else None
         return ContextStatus(
             tokens=ledger.reported_tokens,
             context_window=window,
@@ -152,6 +154,7 @@ class Session:
             threshold_tokens=threshold_tokens(self.settings.compaction, window),
             would_compact=reason is None,
             reason=reason,
+            cached_tokens=usage.cache_read if usage is not None else None,
         )
 
     # What a program may do
