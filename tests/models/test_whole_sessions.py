@@ -1,5 +1,5 @@
-"""The whole loop against a real server through the vendors' own clients: cells in the sandbox, every kind of compaction
-with summaries that the provider writes, resume, malformed replies, retries, abort, and keys that stay where they are."""
+"""The whole loop against a real server, through the vendors' own clients: cells in the sandbox, every kind of
+compaction with summaries that the provider writes, resume, malformed replies, retries, abort, and keys that stay where they are."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_a_session_compacts_on_request_at_the_threshold_and_on_overflow_an
 ) -> None:
     """CONTRACT 3, FAULTS 2, 14: one compaction of each kind, each summary by the provider, each request accepted."""
     overflow = overflow_fault("anthropic" if family == "anthropic" else "openai")
-    answers = [
+    answers: list[Answer] = [
         cell("treasure = [3, 1, 4]\nid(treasure)", usage=(1_000, 50)),
         cell(FILL, usage=(1_200, 50)),
         cell(FILL, usage=(2_600, 50)),
@@ -173,7 +173,7 @@ async def test_malformed_replies_go_back_to_the_model_or_are_asked_for_again(tmp
 async def test_passing_failures_are_sent_again_with_an_event_each_and_retry_after_is_obeyed(
     tmp_path: Path, family: str
 ) -> None:
-    answers = [
+    answers: list[Answer] = [
         Fault(429, {"error": {"message": "slow down"}}, {"retry-after": "0"}),
         Fault(529 if family == "anthropic" else 503, {"error": {"message": "overloaded"}}),
         Reply("abc " * 30, cut_after=4),
@@ -222,7 +222,7 @@ async def test_a_key_is_nowhere_but_in_its_header(
     """FAULTS 57, 109: not in the kernel, events, log, summaries or errors, though the server itself quotes it."""
     monkeypatch.setenv("MY_PROXY_KEY", CANARY)
     look = "import os\nprint(dict(os.environ))\nprint(open('/proc/self/environ').read())"
-    answers = [
+    answers: list[Answer] = [
         cell(FILL),
         cell(FILL),
         cell(look),
@@ -240,8 +240,12 @@ async def test_a_key_is_nowhere_but_in_its_header(
     assert "was refused" in str(result.error)
     assert result.error.__cause__ is None
     assert len(result.compactions) == 1
-    logged = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    logged = b"".join(path.read_bytes() for path in _files(tmp_path))
     for place in (told, str(result.error), repr(result.error), logged.decode("utf-8", "replace"), bodies.decode()):
         assert CANARY not in place
     assert all(CANARY in found.get("authorization", "") + found.get("x-api-key", "") for found in headers)
     assert not any(CANARY in record.getMessage() for record in caplog.records if record.name.startswith("selfcompact"))
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]

@@ -43,9 +43,10 @@ def build_history(entries: Sequence[Entry]) -> tuple[Message, ...]:
 
     `entries` is the path of the session, or any tail of it that contains the newest compaction and its first kept
     entry. Pure; linear in the live context. User, assistant and tool messages of the kept tail are the very objects of
-    the log, except where a rule demands otherwise (see `repaired`).
+    the log, except where a rule demands otherwise (see `repaired`). What had arrived of a response before it broke off
+    is left out when the response that was asked for again follows it.
     """
-    return repaired(_context(entries))
+    return repaired(_without_failed_attempts(list(_context(entries))))
 
 
 def repaired(messages: Iterable[Message]) -> tuple[Message, ...]:
@@ -53,12 +54,11 @@ def repaired(messages: Iterable[Message]) -> tuple[Message, ...]:
 
     - Each call is followed by its result. A call without one is answered with `UNKNOWN_OUTCOME`; a result without
       call becomes text of the host, or goes when it is empty. A second use of a call id gets an id of its own.
-    - The beginning of a response that broke off goes when the response that was asked for again follows it.
-    - Other responses that failed or were aborted lose their reasoning, which no provider signed; empty messages go.
+    - Responses that failed or were aborted lose their reasoning, which no provider signed; empty messages go.
     - The first message is a user message, and no response follows a response directly.
     """
-    shown = [found for message in messages if (found := _shown(message)) is not None]
-    return tuple(_in_turns(_paired(_without_failed_attempts(shown))))
+    paired = _paired([shown for message in messages if (shown := _shown(message)) is not None])
+    return tuple(_in_turns(paired))
 
 
 def summary_message(entry: CompactionEntry) -> UserMessage:
@@ -160,16 +160,14 @@ def _shown(message: Message) -> Message | None:
 
 
 def _without_failed_attempts(messages: Sequence[Message]) -> list[Message]:
-    following = [*messages[1:], None]
-    return [
-        message
-        for message, after in zip(messages, following, strict=True)
-        if not (
-            isinstance(message, AssistantMessage)
-            and message.stop_reason == "error"
-            and isinstance(after, AssistantMessage)
-        )
-    ]
+    kept: list[Message] = []
+    for message in messages:
+        before = kept[-1] if kept else None
+        if isinstance(message, AssistantMessage) and isinstance(before, AssistantMessage):
+            if before.stop_reason == "error":
+                kept.pop()
+        kept.append(message)
+    return kept
 
 
 def _is_blank(block: Content) -> bool:
