@@ -27,12 +27,14 @@ class Status(_StatusAlways, total=False):
 
     `tokens` and `percent` are None after a compaction until the next response; `estimated_tokens` is always a number.
     `would_compact` says whether `run()` would be accepted now, `reason` why not.
+    `cached_tokens` of the newest prompt came from the provider's cache; a compaction makes it begin anew.
     """
 
     estimated_tokens: int
     threshold_tokens: Optional[int]  # noqa: UP045 - the same
     would_compact: bool
     reason: str
+    cached_tokens: Optional[int]  # noqa: UP045 - the same
 
 
 class Scheduled(TypedDict):

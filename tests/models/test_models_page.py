@@ -13,6 +13,9 @@ from selfcompact.models.registry import PROVIDERS, make_model
 
 PAGE = (Path(__file__).parents[2] / "docs/models.md").read_text(encoding="utf-8")
 ROWS = [row for row in PAGE.splitlines() if row.startswith("|") and "selfcompact run -m" in row]
+INSTALLED = ("selfcompact[openai]", "selfcompact[anthropic]")
+"""The clients that the development environment has; of the others the hint how to get them is checked."""
+
 OTHER_VARIABLES = {"AZURE_OPENAI_ENDPOINT": "https://x.openai.azure.com", "OPENAI_API_VERSION": "2025-01-01"}
 
 
@@ -30,12 +33,12 @@ def test_a_line_names_a_model_that_can_be_made_and_whose_window_is_known(
     words = options(row)
     name = words[words.index("-m") + 1]
     address = words[words.index("--base-url") + 1] if "--base-url" in words else None
-    try:
-        model = make_model(name, base_url=address)
-    except UsageError as error:
-        extra = row.split("|")[2].strip().strip("`")
-        assert f"pip install '{extra}'" in str(error)
-        pytest.skip("its client is not installed here")
+    extra = row.split("|")[2].strip().strip("`")
+    if extra not in INSTALLED:
+        with pytest.raises(UsageError, match=re.escape(f"pip install '{extra}'")):
+            make_model(name, base_url=address)
+        return
+    model = make_model(name, base_url=address)
     assert model.context_window is not None or "--context-window" in words or address is not None
 
 

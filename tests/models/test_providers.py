@@ -177,8 +177,6 @@ async def test_more_prompt_tokens_than_the_window_has_is_an_overflow(family: str
 
 
 async def test_arguments_that_are_not_json_are_kept_for_an_error_result(family: str) -> None:
-    if family == "anthropic":
-        pytest.skip("Anthropic's client itself refuses a stream of broken arguments")
     async with FakeProvider([Reply(calls=(Call("ipython", '{"code": "x'),))]) as server:
         message = await complete(model_of(family, server), ask())
     (call,) = message.tool_calls

@@ -27,7 +27,7 @@ from selfcompact.events import (
     TurnStart,
     WarningRaised,
 )
-from selfcompact.messages import AssistantMessage, ImageContent, UserMessage, blocks, text_of
+from selfcompact.messages import AssistantMessage, ImageContent, Usage, UserMessage, blocks, text_of
 
 CODE_LINES = 14
 OUTPUT_LINES = 10
@@ -67,7 +67,8 @@ class Screen:
             case ToolExecutionEnd():
                 self._output(event)
             case TurnEnd():
-                self.console.print(gauge(event.context_tokens, event.context_window, estimated=event.context_estimated))
+                line = gauge(event.context_tokens, event.context_window, estimated=event.context_estimated)
+                self.console.print(line.append(cached(event.message.usage), style="dim"))
             case CompactionStart():
                 self.console.print(Rule(f"compaction ({event.reason})", style="magenta"))
                 if event.custom_instructions:
@@ -148,6 +149,13 @@ def gauge(tokens: int, window: int | None, *, estimated: bool = False) -> Text:
         ("░" * (GAUGE_WIDTH - filled), "dim"),
         (f" {about}{tokens:,} / {window:,} tokens ({100 * share:.0f} %)", "dim"),
     )
+
+
+def cached(usage: Usage | None) -> str:
+    """What the provider read from its cache, as the end of a line; empty when it read nothing."""
+    if usage is None or not usage.cache_read:
+        return ""
+    return f" · {100 * usage.cache_read / usage.prompt:.0f} % cached"
 
 
 def shorten_lines(text: str, limit: int) -> str:

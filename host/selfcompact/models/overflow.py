@@ -32,13 +32,21 @@ def _rule(meaning: Meaning, pattern: str, *statuses: int | None) -> _Rule:
 RULES: tuple[_Rule, ...] = (
     # Limits on tokens per time come first: they mention tokens, context and maximums as overflows do.
     _rule("rate_limit", r"tokens? per (min|minute|hour|day)|per-minute|\btpm\b|\btpd\b|\brpm\b|requests per"),
-    _rule("rate_limit", r"rate.?limit|too many requests|throttl|resource.?exhausted.*(quota|rate)|slow down"),
-    _rule("quota", r"insufficient_quota|exceeded your current quota|billing|credit balance|out of credits|payment"),
+    _rule("rate_limit", r"rate.?limit|too many requests|throttl|slow down|please wait before trying again"),
+    _rule("rate_limit", r"resource.?exhausted", 429),
+    _rule("quota", r"insufficient_quota|exceeded your current quota|billing|credit balance|credits|payment"),
+    # Limits on the output, on names and on single images are mistakes of the request; a shorter history mends none.
+    _rule("unknown", r"max_tokens.{0,80}(must be|too large|supports at most|maximum allowed number|not supported)"),
+    _rule("unknown", r"maximum tokens you requested|image exceeds|string too long"),
     # The wordings of overflow.
     _rule("overflow", r"context_length_exceeded|context.?window.?(exceed|overflow)|model_context_window_exceeded"),
-    _rule("overflow", r"maximum context length|max(imum)? (context|sequence|model) ?(window|len)"),
-    _rule("overflow", r"prompt is too long|prompt too long|input is too long|input length .*exceed|too long for"),
+    _rule("overflow", r"max(imum)? (context|sequence|model|prompt) ?(window|len)|context size has been exceeded"),
+    _rule(
+        "overflow", r"prompt is too long|prompt too long|input is too long|input length .*exceed|too long (for|to fit)"
+    ),
+    _rule("overflow", r"longer than the model.s context|context length of only|more than max tokens allowed"),
     _rule("overflow", r"input token count.*exceeds|exceeds the maximum (number of )?(input )?tokens?"),
+    _rule("overflow", r"exceeds? (the )?max(imum)? (allowed )?(input )?length|max_new_tokens. must be"),
     _rule("overflow", r"exceed(s|ed|ing)?.{0,60}(context (window|length|size|limit)|maximum.{0,20}(token|length))"),
     _rule(
         "overflow", r"(context|prompt|input|request)( \(.{0,40}\))?.{0,40}(exceed|larger than|greater than|too large)"
@@ -50,9 +58,13 @@ RULES: tuple[_Rule, ...] = (
     _rule("overflow", r"exceeded max(imum)? (context|token)|max_prompt_tokens|\btokens? > \d+ maximum"),
     _rule("overflow", "", 413),
     # The rest goes by status, then by words.
-    _rule("refused", r"content.?filter|content management policy|safety|responsibleai|blocked by|refus"),
     _rule("authentication", "", 401),
-    _rule("authentication", r"invalid (x-)?api.?key|incorrect api key|no auth credentials|authentication_error"),
+    _rule("refused", r"content.?filter|content management policy|safety|responsibleai|blocked by|refus|moderation"),
+    _rule("refused", r"inappropriate content|data_inspection|unsafe or sensitive"),
+    _rule(
+        "authentication",
+        r"invalid (x-)?api.?key|incorrect api key|no auth credentials|api key not valid|authentication_error",
+    ),
     _rule("permission", "", 403),
     _rule("quota", "", 402),
     _rule("not_found", "", 404),
@@ -67,6 +79,10 @@ _COMPILED = tuple((rule, re.compile(rule.pattern, re.DOTALL)) for rule in RULES)
 
 NEVER_OVERFLOW = frozenset({401, 402, 403, 404, 429, 500, 502, 503, 529})
 """Statuses with which no provider reports an overflow; a body that quotes the prompt must not look like one."""
+
+UNMISTAKABLE = ("context_length_exceeded", "exceed_context_size", "context size has been exceeded")
+"""Words that mean overflow with any status: gateways pass the provider's answer on inside of a 502 or 429 of their own,
+and llama.cpp answers 500 when the window fills while it writes."""
 
 
 def meaning_of(status: int | None, body: str) -> Meaning:
@@ -83,8 +99,7 @@ def meaning_of(status: int | None, body: str) -> Meaning:
 
 
 def _says_so_by_code(text: str) -> bool:
-    """Some gateways answer 500 or 429 with the provider's own code inside."""
-    return "context_length_exceeded" in text or "exceed_context_size" in text
+    return any(code in text for code in UNMISTAKABLE)
 
 
 def silently_overflowed(*, prompt_tokens: int, window: int | None, stop_reason: str, text: str, calls: int) -> bool:

@@ -208,7 +208,10 @@ def _extra(part: TextPart | ThinkingPart | ToolCallPart) -> dict[str, Json]:
 
 
 def _plain(value: Any) -> Json:
-    """A value of the library as JSON, None when it is not JSON."""
+    """What of a value of the library is JSON; the rest of an object (a time, an internal value) is left out."""
+    if isinstance(value, dict):
+        kept = {str(key): _plain(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item is not None} or None
     try:
         return json.loads(json.dumps(value)) if value is not None else None
     except (TypeError, ValueError):

@@ -5,7 +5,9 @@ Imported when a real model is used; importing the package without one does not l
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+import json
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -14,6 +16,7 @@ import anyio
 from pydantic_ai import exceptions
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import (
+    ModelResponse,
     PartDeltaEvent,
     PartStartEvent,
     TextPart,
@@ -26,6 +29,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
+from selfcompact.compaction.secrets import Redactor, secret_values
 from selfcompact.errors import (
     AuthenticationFailed,
     ContextOverflow,
@@ -47,6 +51,9 @@ IDLE_S = 180.0
 """Seconds without a piece of the answer after which a request is given up. Reasoning models think long before they
 say a word; a limit on the whole would end healthy streams."""
 
+WINDOW_FULL = "model_context_window_exceeded"
+"""The finish reason with which Anthropic and z.ai end an answer that ran into the end of the window."""
+
 MAX_RETRY_AFTER_S = 120.0
 """The longest wait a server may ask for; it would otherwise decide when a run ends."""
 
@@ -55,7 +62,8 @@ class ProviderModel:
     """A model behind a provider's API. `context_window` overrides what the library knows of the model.
 
     Inside `async with` one HTTP client serves all requests, and is closed at the end; outside of it each request
-    opens and closes its own. A session enters the model it is opened with.
+    opens and closes its own. A session enters the model it is opened with. `secrets`, and the values of the
+    environment's key variables, are taken out of what errors quote.
     """
 
     def __init__(
@@ -66,12 +74,14 @@ class ProviderModel:
         context_window: int | None = None,
         max_output_tokens: int | None = None,
         idle_s: float = IDLE_S,
+        secrets: Sequence[str] = (),
     ) -> None:
         self._library_model = library_model
         self.provider, self.model_id = provider, library_model.model_name
         self.context_window = context_window or library_model.context_window
         self.max_output_tokens = max_output_tokens
         self._idle_s = idle_s
+        self._redact = Redactor((*secret_values(os.environ), *secrets))
 
     async def __aenter__(self) -> Self:
         await self._library_model.__aenter__()
@@ -94,7 +104,9 @@ class ProviderModel:
                 async for event in events:
                     yield event
         except exceptions.AgentRunError as error:
-            raise error_of(error) from error
+            # Some servers quote the key they refused; the library's error would carry it into tracebacks.
+            quotes_a_key = self._redact(_everything(error)) != _everything(error)
+            raise error_of(error, self._redact) from (None if quotes_a_key else error)
         except exceptions.UserError as error:
             raise ModelError(str(error)) from error
 
@@ -116,8 +128,11 @@ class ProviderModel:
                 delta = _delta(event)
                 if delta is not None:
                     yield delta
-            message = from_provider(response.get(), provider=self.provider, model_id=self.model_id)
-        self._check(message)
+            whole = response.get()
+        message = from_provider(whole, provider=self.provider, model_id=self.model_id)
+        self._check_overflow(message, whole)
+        if request.purpose == "turn":
+            _check_complete(message, whole)
         yield Completed(message)
 
     async def _in_time(self, waiting: Awaitable[T]) -> T:
@@ -137,7 +152,10 @@ class ProviderModel:
             settings.pop("parallel_tool_calls", None)
         return settings
 
-    def _check(self, message: AssistantMessage) -> None:
+    def _check_overflow(self, message: AssistantMessage, whole: ModelResponse) -> None:
+        said = bool(text_of(message).strip() or message.tool_calls)
+        if not said and (whole.provider_details or {}).get("finish_reason") == WINDOW_FULL:
+            raise ContextOverflow(f"the context window is full ({WINDOW_FULL})")
         usage = message.usage
         if usage is None:
             return
@@ -152,6 +170,17 @@ class ProviderModel:
                 f"the prompt had {usage.prompt:,} tokens, the context window {self.context_window or 0:,}; "
                 "the server cut it without saying so"
             )
+
+
+def _check_complete(message: AssistantMessage, whole: ModelResponse) -> None:
+    """Refuse what is no answer; asking again may bring one."""
+    if not text_of(message).strip() and not message.tool_calls:
+        how = {"length": "the output limit was used up before a word was said"}
+        why = how.get(message.stop_reason, f"stop reason {message.stop_reason}")
+        raise ProviderUnavailable(f"the model's response was empty: {why}")
+    if (whole.provider_details or {}).get("finish_reason") is None and message.usage is None:
+        # Usage comes last: with neither, the stream was cut where its protocol does not notice.
+        raise ProviderUnavailable("the model's stream broke off: it has neither a finish reason nor usage")
 
 
 def _parameters(request: ModelRequest) -> ModelRequestParameters:
@@ -176,17 +205,23 @@ def _delta(event: object) -> StreamEvent | None:
             return None
 
 
-def error_of(error: exceptions.AgentRunError) -> ModelError:
-    """Our error for one of the library's. What it means is decided by `overflow`'s table, not by the library's class:
-    the table is the one that has fixtures."""
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def error_of(error: exceptions.AgentRunError, redact: Callable[[str], str] = _as_it_is) -> ModelError:
+    """Our error for one of the library's. `redact` takes out what must not be quoted.
+
+    What it means is decided by `overflow`'s table, not by the library's class: the table is the one that has fixtures.
+    """
     status = error.status_code if isinstance(error, exceptions.ModelHTTPError) else None
-    said = provider_text(error)
+    said = redact(provider_text(error))
     retry_after = getattr(error, "retry_after", None)
     if isinstance(error, exceptions.ContentFilterError):
         return Refused(said, status=status)
     if isinstance(error, exceptions.ModelTimeoutError | exceptions.ModelConnectionError):
         return ProviderUnavailable(said, status=status)
-    match meaning_of(status, said):
+    match meaning_of(status, _everything(error)):
         case "overflow":
             return ContextOverflow(said, status=status)
         case "rate_limit":
@@ -204,6 +239,12 @@ def error_of(error: exceptions.AgentRunError) -> ModelError:
             if isinstance(error, exceptions.UnexpectedModelBehavior):
                 return ProviderUnavailable(said, status=status)
             return ModelError(said, status=status)
+
+
+def _everything(error: exceptions.AgentRunError) -> str:
+    """The whole body: gateways hide what the provider said deep in it."""
+    body: Any = getattr(error, "body", None)
+    return f"{error} {body if isinstance(body, str) else json.dumps(body, default=str)}" if body else str(error)
 
 
 def provider_text(error: exceptions.AgentRunError) -> str:

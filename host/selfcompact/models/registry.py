@@ -72,7 +72,13 @@ def make_model(
         from selfcompact.models.window import server_window
 
         context_window = server_window(base_url or ollama_url(), model_name, key)
-    return ProviderModel(inner, provider=provider, context_window=context_window, max_output_tokens=max_output_tokens)
+    return ProviderModel(
+        inner,
+        provider=provider,
+        context_window=context_window,
+        max_output_tokens=max_output_tokens,
+        secrets=[key] if key else [],
+    )
 
 
 def configured_model(

@@ -43,9 +43,10 @@ def build_history(entries: Sequence[Entry]) -> tuple[Message, ...]:
 
     `entries` is the path of the session, or any tail of it that contains the newest compaction and its first kept
     entry. Pure; linear in the live context. User, assistant and tool messages of the kept tail are the very objects of
-    the log, except where a rule demands otherwise (see `repaired`).
+    the log, except where a rule demands otherwise (see `repaired`). What had arrived of a response before it broke off
+    is left out when the response that was asked for again follows it.
     """
-    return repaired(_context(entries))
+    return repaired(_without_failed_attempts(list(_context(entries))))
 
 
 def repaired(messages: Iterable[Message]) -> tuple[Message, ...]:
@@ -156,6 +157,17 @@ def _shown(message: Message) -> Message | None:
     if isinstance(message, ToolResultMessage):
         return message
     return message if isinstance(message, UserMessage) and not is_empty(message) else None
+
+
+def _without_failed_attempts(messages: Sequence[Message]) -> list[Message]:
+    kept: list[Message] = []
+    for message in messages:
+        before = kept[-1] if kept else None
+        if isinstance(message, AssistantMessage) and isinstance(before, AssistantMessage):
+            if before.stop_reason == "error":
+                kept.pop()
+        kept.append(message)
+    return kept
 
 
 def _is_blank(block: Content) -> bool:

@@ -15,7 +15,7 @@ from selfcompact.events import AutoCompactionDisarmed, ModelChanged, WarningRais
 from selfcompact.models.model import Model
 from selfcompact.session.attempts import AttemptHistory, attempt_history
 from selfcompact.session.boundary import BoundaryFacts, Compact, Decision, boundary
-from selfcompact.session.conversation import Conversation
+from selfcompact.session.conversation import Conversation, newest_response
 from selfcompact.session.requests import PendingRequest, RequestSlot, floor_reason
 from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.status import ContextStatus, percent_of
@@ -55,6 +55,8 @@ class SessionPolicy:
         """How full the context is; costs the same however old the session is."""
         ledger, window = self._conversation.ledger, self.context_window
         reason = self.refusal(None)
+        newest = newest_response(self._conversation.entries)
+        usage = newest.usage if newest is not None else None
         return ContextStatus(
             tokens=ledger.reported_tokens,
             context_window=window,
@@ -64,6 +66,7 @@ class SessionPolicy:
             threshold_tokens=threshold_tokens(self.settings.compaction, window),
             would_compact=reason is None,
             reason=reason,
+            cached_tokens=usage.cache_read if usage is not None else None,
         )
 
     def refusal(self, instructions: str | None) -> str | None:

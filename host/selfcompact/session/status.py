@@ -12,6 +12,7 @@ class ContextStatus:
     """Figures are tokens. `tokens` and `percent` are None from a compaction until the model's next report.
 
     `estimated_tokens` is the ledger's own figure and always there. `reason` says why `would_compact` is false.
+    `cached_tokens` of the newest prompt were read from the provider's cache; None when it reported nothing.
     """
 
     tokens: int | None
@@ -22,6 +23,7 @@ class ContextStatus:
     threshold_tokens: int | None
     would_compact: bool
     reason: str | None
+    cached_tokens: int | None = None
 
     def to_json(self) -> dict[str, Json]:
         """The form that crosses the bridge; keys are the contract's."""

@@ -115,6 +115,8 @@ def response_events(reply: Reply, number: int, model: str) -> Iterator[bytes]:
         yield event("response.function_call_arguments.done", arguments=call.arguments_text, name=call.name, **where)
         yield event("response.output_item.done", output_index=place, item=done)
         output.append(done)
+    if reply.finish == "":
+        return  # the stream ends without telling how
     status = "incomplete" if reply.finish == "length" else "completed"
     yield event(f"response.{status}", response=response(status, output))
 
