@@ -35,6 +35,9 @@ bench: $(STAMP) ## the measurements of docs/benchmarks.md
 	$(BIN)/python -m benchmarks engine
 	$(BIN)/python -m benchmarks background
 	$(BIN)/python -m benchmarks conformance
+	$(BIN)/python -m benchmarks log
+	$(BIN)/python -m benchmarks bridge --rounds 8
+	$(BIN)/python -m benchmarks kernel --parts
 
 soak: $(STAMP) ## 10,000 random interleavings of a session (some minutes)
 	INTERLEAVINGS=10000 $(BIN)/python -m pytest -m slow tests/session/test_interleavings.py

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,18 @@ def test_all_is_sorted_and_names_what_is_there(name: str) -> None:
         if not item.startswith("_") and (getattr(value, "__module__", None) or "").split(".")[0] == name.split(".")[0]
     }
     assert public <= set(listed)
+
+
+def test_the_program_in_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    programs = [text for text in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "asyncio.run" in text]
+    path = tmp_path / "program.py"
+    path.write_text(programs[0])
+    done = subprocess.run([sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said, compactions = done.stdout.splitlines()
+    assert said == "rows has 5000 squares; the last is 24990001."
+    assert compactions.startswith("['completed']")
 
 
 def test_the_program_in_the_module_docstring_runs_as_it_stands(

@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 from types import TracebackType
 
+import anyio
 import zmq
 
 from host_bridge.dispatcher import Dispatcher, Limits, RequestRefused
@@ -38,7 +39,8 @@ class BridgeServer:
         self.address = Address(endpoint, key, generation)
         self._dispatcher = dispatcher
         self._given_context = context
-        self._line = Line(dispatcher, key=key, generation=generation)
+        self._tasks = anyio.create_task_group()
+        self._line = Line(dispatcher, key=key, generation=generation, tasks=self._tasks)
 
     @property
     def line(self) -> Line:
@@ -64,6 +66,8 @@ class BridgeServer:
             router.close(linger=0)
             self._close_context()
             raise
+        await self._tasks.__aenter__()
+        self._line.start()
         self._socket = LoopSocket(router, self._on_message)
         return self
 
@@ -71,8 +75,10 @@ class BridgeServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._socket.close()
+        self._tasks.cancel_scope.cancel()
         try:
-            await self._line.close()
+            # The block's own exception goes on by itself; the group would wrap it into an exception group.
+            await self._tasks.__aexit__(None, None, None)
         finally:
             self._close_context()
             if self.address.endpoint.startswith("ipc://"):

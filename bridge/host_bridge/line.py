@@ -7,12 +7,12 @@ given, and the counters. A transport gives it frames and a way to answer. Host o
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import anyio
+import anyio.abc
 
 from host_bridge.dispatcher import Dispatcher, Job, RequestRefused
 from host_bridge.errors import BadSignature, FrameError
@@ -112,18 +112,35 @@ class _InFlight:
 class Line:
     """Checks and answers the frames of one kernel generation.
 
-    The event loop's thread owns everything in here. Handlers run in tasks of the line, which end, without an answer,
-    when the transport closes it. They are asyncio's and not a task group's: frames arrive in callbacks of the event
-    loop, where no task is current and a group cannot start one.
+    The event loop's thread owns everything in here. Handlers run in `tasks`, the transport's task group; they end when
+    the transport cancels that group, without an answer.
     """
 
-    def __init__(self, dispatcher: Dispatcher, *, key: bytes, generation: int) -> None:
+    def __init__(self, dispatcher: Dispatcher, *, key: bytes, generation: int, tasks: anyio.abc.TaskGroup) -> None:
         self.stats = BridgeStats()
-        self._dispatcher, self._key, self._generation = dispatcher, key, generation
-        self._workers: set[asyncio.Task[None]] = set()
+        self._dispatcher, self._key, self._generation, self._tasks = dispatcher, key, generation, tasks
         self._in_flight: dict[str, _InFlight] = {}
+        self._waiting: deque[tuple[Request, _InFlight]] = deque()
+        self._wake: asyncio.Future[None] | None = None
         self._idle: list[asyncio.Future[tuple[Request, _InFlight]]] = []
         self._answers: OrderedDict[str, Answer] = OrderedDict()
+
+    def start(self) -> None:
+        """Begin to carry requests out; call it in a task, once the task group was entered."""
+        self._tasks.start_soon(self._hire)
+
+    async def _hire(self) -> None:
+        """Start a worker for each request that finds none idle.
+
+        A task of its own, because frames arrive in a callback of the loop, where anyio cannot always tell which library
+        it runs on, and starts nothing.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            while self._waiting:
+                self._tasks.start_soon(self._serve, *self._waiting.popleft())
+            self._wake = loop.create_future()
+            await self._wake
 
     def receive(self, frame: bytes, reply: Reply) -> None:
         """Take one frame. `reply` is called with the answer's frame, now or later, at most once, or never.
@@ -157,17 +174,9 @@ class Line:
             if self._idle:
                 self._idle.pop().set_result((request, flight))
             else:
-                worker = asyncio.get_running_loop().create_task(self._serve(request, flight))
-                self._workers.add(worker)
-                worker.add_done_callback(self._workers.discard)
-
-    async def close(self) -> None:
-        """End the handlers that still run, and return when they have ended. Shielded; never raises."""
-        workers = list(self._workers)
-        for worker in workers:
-            worker.cancel()
-        with anyio.CancelScope(shield=True):
-            await asyncio.gather(*workers, return_exceptions=True)
+                self._waiting.append((request, flight))
+                if self._wake is not None and not self._wake.done():
+                    self._wake.set_result(None)
 
     async def _serve(self, request: Request, flight: _InFlight) -> None:
         """Carry out this request and then those that are handed to it. Making a task costs more than most answers."""

@@ -61,10 +61,12 @@ async def memory_bridge(
     dispatcher: Dispatcher, *, key: bytes = _KEY, generation: int = 1
 ) -> AsyncIterator[MemoryBridge]:
     """Open a bridge to `dispatcher` in this process; leaving cancels the handlers that still run."""
-    line = Line(dispatcher, key=key, generation=generation)
-    bridge = MemoryBridge(line, key=key, generation=generation)
-    try:
-        yield bridge
-    finally:
-        bridge.closed = True
-        await line.close()
+    async with anyio.create_task_group() as tasks:
+        line = Line(dispatcher, key=key, generation=generation, tasks=tasks)
+        line.start()
+        bridge = MemoryBridge(line, key=key, generation=generation)
+        try:
+            yield bridge
+        finally:
+            bridge.closed = True
+            tasks.cancel_scope.cancel()

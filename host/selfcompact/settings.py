@@ -25,6 +25,7 @@ from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.errors import SettingsError
 from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
 from selfcompact.models.overrides import ModelOverrides
+from selfcompact.session.kernel_state import KernelStateSettings
 from selfcompact.session.retry import RetrySettings
 from selfcompact.workspace import checked_workspace
 
@@ -54,6 +55,7 @@ class Settings(BaseModel):
     compaction: CompactionSettings = CompactionSettings()
     kernel: KernelSettings = KernelSettings()
     sandbox: SandboxPolicy = SandboxPolicy()
+    kernel_state: KernelStateSettings = KernelStateSettings()
     retry: RetrySettings = RetrySettings()
     log: LogSettings = LogSettings()
     model: str | None = None

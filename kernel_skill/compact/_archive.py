@@ -11,6 +11,9 @@ from compact._request import HostCall
 RECALL_TYPE = "compact.recall"
 ENTRY_TYPE = "compact.entry"
 
+TIMEOUT_S = 90.0
+"""The host has a minute: the first search of a session of 300,000 entries builds the index for half of it."""
+
 
 class Recalled(TypedDict):
     """One place that was found."""
@@ -50,7 +53,7 @@ def recall(query: str, limit: int = 5) -> Coroutine[Any, Any, list[Recalled]]:
     payload = {"query": query.encode("utf-8", "replace").decode("utf-8"), "limit": limit}
 
     async def ask() -> list[Recalled]:
-        return cast("list[Recalled]", (await ask_host(RECALL_TYPE, payload))["hits"])
+        return cast("list[Recalled]", (await ask_host(RECALL_TYPE, payload, TIMEOUT_S))["hits"])
 
     return HostCall("compact.recall()", ask)
 
@@ -70,7 +73,7 @@ def entry(entry_id: str) -> Coroutine[Any, Any, ArchivedEntry]:
     payload = {"entry_id": entry_id.encode("utf-8", "replace").decode("utf-8")}
 
     async def ask() -> ArchivedEntry:
-        found = (await ask_host(ENTRY_TYPE, payload))["entry"]
+        found = (await ask_host(ENTRY_TYPE, payload, TIMEOUT_S))["entry"]
         if found is None:
             raise LookupError(f"there is no entry {entry_id!r} in this session; compact.recall() finds ids")
         return cast("ArchivedEntry", found)

@@ -8,7 +8,7 @@ from typing import Any, Optional, TypedDict, Union, cast
 from compact._request import HostCall
 from host_bridge.errors import HostRequestError
 from host_bridge.kernel_end import host_request
-from host_bridge.protocol import ErrorCode
+from host_bridge.protocol import DEFAULT_TIMEOUT_S, ErrorCode
 
 STATUS_TYPE = "compact.status"
 RUN_TYPE = "compact.run"
@@ -99,10 +99,10 @@ def run(instructions: str | None = None) -> Coroutine[Any, Any, RunResult]:
     return HostCall("compact.run()", ask)
 
 
-async def ask_host(request_type: str, payload: dict[str, Any]) -> dict[str, Any]:
+async def ask_host(request_type: str, payload: dict[str, Any], timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, Any]:
     """Ask the host; a type that it does not answer means that the skill is switched off."""
     try:
-        return await host_request(request_type, payload)
+        return await host_request(request_type, payload, timeout_s=timeout_s)
     except HostRequestError as error:
         if error.code == ErrorCode.UNKNOWN_TYPE:
             raise RuntimeError(DISABLED) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 
 import selfcompact as sc
 from selfcompact.messages import is_real_user, text_of
@@ -142,3 +143,49 @@ async def test_a_session_goes_on_where_it_ended(opened: OpenSession) -> None:
         assert abs(session.status().estimated_tokens - estimated) <= 2
         result = await session.prompt("more")
     assert result.status == "done"
+
+
+async def test_a_session_that_is_opened_again_tells_the_truth_about_its_kernel(opened: OpenSession) -> None:
+    """FAULTS 94, 95: the names of before are gone, and the model is told so before it goes on."""
+    async with opened([sc.cell("treasure = 42"), sc.say("ok")]) as session:
+        await session.prompt("go")
+    async with opened([sc.cell("treasure"), sc.say("ok")], session_file=session.session_file) as session:
+        result = await session.prompt("more")
+        model = session.model
+        assert isinstance(model, sc.ScriptedModel)
+        told = [text_of(message) for message in model.requests[0].messages]
+    assert "NameError" in outputs(result)[0]
+    assert any("opened again with a new kernel" in text for text in told)
+    assert told.index(next(text for text in told if "new kernel" in text)) < told.index("more")
+
+
+async def test_variables_are_restored_where_the_operator_keeps_them(workspace: Path, tmp_path: Path) -> None:
+    settings = sc.Settings.model_validate({"kernelState": {"keep": True}})
+    log = tmp_path / "s.jsonl"
+    first = sc.ScriptedModel([sc.cell("treasure = [1, 2]\nstream = (n for n in [1])"), sc.say("ok")])
+    async with sc.open_session(first, workspace=workspace, session_file=log, settings=settings) as session:
+        stream = session.events()
+        await session.prompt("go")
+    warnings = [event.message for event in stream.pending() if isinstance(event, sc.WarningRaised)]
+    second = sc.ScriptedModel([sc.cell("treasure"), sc.say("ok")])
+    async with sc.open_session(second, workspace=workspace, session_file=log, settings=settings) as session:
+        result = await session.prompt("more")
+    assert outputs(result) == ["[1, 2]"]
+    assert any("stream" in warning for warning in warnings)
+    told = "\n".join(text_of(message) for message in second.requests[0].messages)
+    assert "Restored variables: treasure" in told
+
+
+async def test_a_session_without_a_sandbox_says_so_and_records_it(workspace: Path, tmp_path: Path) -> None:
+    settings = sc.Settings.model_validate({"sandbox": {"kind": "none"}})
+    model = sc.ScriptedModel([sc.say("ok")])
+    async with sc.open_session(
+        model, workspace=workspace, session_file=tmp_path / "s.jsonl", settings=settings
+    ) as session:
+        (warning,) = [event for event in session.events().pending() if isinstance(event, sc.WarningRaised)]
+        await session.prompt("x")
+    assert "sandbox" in warning.message
+    records = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    assert [record["data"] for record in records if record.get("customType") == "selfcompact.sandbox"] == [
+        {"kind": "none"}
+    ]

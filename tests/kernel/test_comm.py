@@ -123,10 +123,12 @@ async def test_no_host_on_the_other_side_is_a_time_out_and_no_hang(opened: OpenK
 @pytest.mark.parametrize("kind", ["comm_open", "comm_msg", "comm_close"])
 async def test_comm_messages_that_are_no_request_do_no_harm(kind: str, content: dict[str, Any]) -> None:
     sent: list[Any] = []
-    line = Line(Dispatcher(), key=b"k", generation=1)
-    end = CommEnd(line, key=b"k", generation=1, send=lambda kind, said: sent.append((kind, said)))
-    end.receive(kind, content)
-    end.receive(kind, {**content, "target_name": "host.request"})
-    await line.close()
+    async with anyio.create_task_group() as tasks:
+        line = Line(Dispatcher(), key=b"k", generation=1, tasks=tasks)
+        line.start()
+        end = CommEnd(line, key=b"k", generation=1, send=lambda kind, said: sent.append((kind, said)))
+        end.receive(kind, content)
+        end.receive(kind, {**content, "target_name": "host.request"})
+        tasks.cancel_scope.cancel()
     for _, said in sent:
         assert said["data"]["status"] == "error"

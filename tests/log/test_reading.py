@@ -157,6 +157,25 @@ def test_a_parent_that_is_nowhere_is_reported(tmp_path: Path) -> None:
     assert "entry nowhere is named as a parent but is not there" in live.damage[0]
 
 
+def test_the_model_in_force_is_known_also_when_its_change_was_summarised(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    change = ModelChangeEntry(id="m", parent_id=None, timestamp=AT, provider="anthropic", model_id="claude")
+    compaction = CompactionEntry(
+        id="c",
+        parent_id="e1",
+        timestamp=AT,
+        summary="s",
+        first_kept_entry_id="e1",
+        tokens_before=9,
+        details={"selfcompact": {"model": "anthropic:claude"}},
+    )
+    write(path, [change, say(0, "m"), say(1, "e0")])
+    assert read_live(path).model == "anthropic:claude"
+    write(path, [change, say(0, "m"), say(1, "e0"), compaction])
+    assert [entry.id for entry in read_live(path).entries] == ["e1", "c"]
+    assert read_live(path).model == "anthropic:claude"
+
+
 def test_an_entry_that_is_not_there_cannot_be_a_leaf(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     write(path, chain(2))

@@ -17,7 +17,7 @@ from host_bridge.memory_end import MemoryBridge, memory_bridge
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.summarisers import ModelSummariser
 from selfcompact.errors import ModelError
-from selfcompact.kernel import CellResult, Kernel, StateManifest
+from selfcompact.kernel import CellResult, Kernel, SandboxInfo, StateManifest
 from selfcompact.log import SessionLog
 from selfcompact.session.open import Wishes, assembled
 from selfcompact.session.retry import RetrySettings
@@ -60,6 +60,7 @@ class MemoryKernel:
     """Cells are lists of instructions: `fill`, `ask`, `status`, `wait N`."""
 
     generation = 1
+    sandbox = SandboxInfo("none", "in memory")
 
     def __init__(self, bridge: MemoryBridge) -> None:
         self._bridge = bridge

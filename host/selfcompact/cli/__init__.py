@@ -5,34 +5,56 @@ Exit codes: 0 done, 1 the run failed, 2 wrong use or wrong input, 130 interrupte
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 
 import click
 
-from selfcompact.cli.compact import compact
-from selfcompact.cli.convert import export, import_, migrate
-from selfcompact.cli.demo import demo
-from selfcompact.cli.run import run
-from selfcompact.cli.sessions import inspect, search, sessions
-from selfcompact.cli.settings import settings
-from selfcompact.cli.skill import skill
 from selfcompact.errors import SelfcompactError, UsageError
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
+COMMANDS = {
+    "chat": "chat:chat",
+    "compact": "compact:compact",
+    "demo": "demo:demo",
+    "doctor": "sandbox:doctor",
+    "export": "convert:export",
+    "import": "convert:import_",
+    "inspect": "sessions:inspect",
+    "migrate": "convert:migrate",
+    "run": "run:run",
+    "sandbox": "sandbox:sandbox",
+    "search": "sessions:search",
+    "sessions": "sessions:sessions",
+    "settings": "settings:settings",
+    "skill": "skill:skill",
+}
+"""Where each command is. A command's module is imported when the command is used: a chat's terminal library would
+otherwise cost every other command its start."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the library's signature
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command = getattr(importlib.import_module(f"selfcompact.cli.{module}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="selfcompact", message="%(prog)s %(version)s")
 def cli() -> None:
     """An agent with a persistent, sandboxed IPython kernel that can have its own context compacted.
 
     Try `selfcompact demo` first; it needs no model and no key.
     """
-
-
-for command in (compact, demo, export, import_, inspect, migrate, run, search, sessions, settings, skill):
-    cli.add_command(command)
 
 
 def main() -> None:

@@ -14,11 +14,14 @@ from rich.text import Text
 
 from selfcompact.cli.screen import kept_line, shorten_lines
 from selfcompact.compact_file import FileCompaction, FilePlan, append_compaction, compact_planned, plan_file
+from selfcompact.compaction.channels import chosen_summariser
 from selfcompact.compaction.plan import Plan, Skip
 from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, Summariser
 from selfcompact.errors import SessionFileError, UsageError
 from selfcompact.log.blobs import blob_folder
+from selfcompact.models.model import Model
 from selfcompact.models.registry import configured_model
+from selfcompact.models.scripted import ScriptedModel
 from selfcompact.settings import Settings, load_settings
 
 SUMMARY_LINES = 80
@@ -86,8 +89,18 @@ def compact(
 
 
 def _summariser(model: str | None, settings: Settings, *, offline: bool) -> Summariser:
-    name = model or settings.compaction.model
-    return OfflineSummariser() if offline or name is None else ModelSummariser(configured_model(name, settings.models))
+    """Offline unless a model or an endpoint was named, in the call or in the settings."""
+
+    def named(name: str) -> Model:
+        return configured_model(name, settings.models)
+
+    compaction = settings.compaction
+    if offline or (model is None and compaction.model is None and compaction.remote_endpoint is None):
+        return OfflineSummariser()
+    if model is not None:
+        return ModelSummariser(named(model))
+    # The session's own model is not asked here: a named one or an endpoint is.
+    return chosen_summariser(compaction, ScriptedModel([]), other=named)
 
 
 def _show_plan(console: Console, file_plan: FilePlan, planned: Plan) -> None:

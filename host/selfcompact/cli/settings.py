@@ -42,7 +42,7 @@ def settings(context: click.Context, workspace: Path, as_json: bool) -> None:
     context.obj = workspace
     if context.invoked_subcommand is not None:
         return
-    rows = list(_rows(load_settings(workspace)))
+    rows = list(setting_rows(load_settings(workspace)))
     if as_json:
         click.echo(json.dumps({key: {"value": value, "origin": origin} for key, value, origin in rows}, indent=2))
         return
@@ -86,7 +86,8 @@ def _edit(workspace: Path, key: str, edit: Edit, *, user: bool) -> None:
     edit_settings(_file(workspace, user=user), split_key(key), edit, check_settings)
 
 
-def _rows(loaded: LoadedSettings) -> Iterator[tuple[str, Any, str]]:
+def setting_rows(loaded: LoadedSettings) -> Iterator[tuple[str, Any, str]]:
+    """Every setting as key, value and where it came from."""
     for path, value in _leaves(loaded.settings):
         origin = loaded.origins.get(".".join(path), DEFAULT)
         yield ".".join(to_camel(name) if name.isidentifier() else name for name in path), value, origin

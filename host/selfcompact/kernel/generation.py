@@ -12,7 +12,7 @@ import os
 import secrets
 import signal
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,9 +70,11 @@ class Generation:
         channels: Channels,
         stats: BridgeStats,
         directories: tuple[Path, Path],
+        out_of_memory: Callable[[], bool],
     ) -> None:
         self.number, self.process, self.channels, self.stats = number, process, channels, stats
         self._directories = directories
+        self.out_of_memory = out_of_memory
         self.pid = process.pid
         self.stop, self.dead, self.closed = anyio.Event(), anyio.Event(), anyio.Event()
         self.death: KernelDied | None = None
@@ -125,7 +127,7 @@ async def _until_over(generation: Generation) -> None:
 
         async def watch() -> None:
             code = await generation.process.wait()
-            generation.death = _death(code, generation.number)
+            generation.death = _death(code, generation.number, out_of_memory=generation.out_of_memory())
             await generation.channels.until_quiet(LAST_WORDS_S)
             generation.dead.set()
             tasks.cancel_scope.cancel()
@@ -135,7 +137,10 @@ async def _until_over(generation: Generation) -> None:
         tasks.cancel_scope.cancel()
 
 
-def _death(code: int, number: int) -> KernelDied:
+def _death(code: int, number: int, *, out_of_memory: bool) -> KernelDied:
+    if out_of_memory:
+        reason = "the memory limit of its sandbox was reached (sandbox.memory)"
+        return KernelDied(reason, signal=signal.SIGKILL, generation=number)
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         reason = f"its process was ended by {name}"
@@ -187,6 +192,7 @@ class _Start:
             raise self.failed(f"its process ended with exit code {process.returncode}")
         process.find_kernel()
         inside = INSIDE / "kernel" if self._recipe.policy.kind == "bwrap" else self._runtime.kernel_dir
+        directories = (self._runtime.kernel_dir, inside)
         address = self._server.address
         comm = CommEnd(
             self._server.line,
@@ -195,7 +201,7 @@ class _Start:
             send=lambda kind, content: channels.send("control", kind, content),
         )
         channels.on_comm = comm.receive
-        return Generation(number, process, channels, self._server.stats, (self._runtime.kernel_dir, inside))
+        return Generation(number, process, channels, self._server.stats, directories, provisioner.out_of_memory)
 
     def failed(self, problem: str) -> KernelStartError:
         """The error that says how far the start came."""

@@ -8,6 +8,7 @@ result says that the names of the old one are gone. Nothing is ever run a second
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,9 +20,10 @@ import anyio.to_thread
 
 from host_bridge.dispatcher import Dispatcher
 from host_bridge.line import BridgeStats
-from selfcompact.errors import KernelClosed, WorkspaceError
+from selfcompact.errors import KernelClosed, SandboxUnavailable, WorkspaceError
 from selfcompact.kernel.bwrap import find_bwrap
 from selfcompact.kernel.cell import Cell, OnOutput
+from selfcompact.kernel.environment import allowed
 from selfcompact.kernel.generation import KILL_WAIT_S, Generation, Recipe, run_generation
 from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
 from selfcompact.kernel.result import CellResult, CellStatus
@@ -362,7 +364,14 @@ def _usable(workspace: Path, policy: SandboxPolicy) -> Path:
 
 
 def _describe(policy: SandboxPolicy) -> SandboxInfo:
+    if sys.platform != "linux":
+        raise SandboxUnavailable(
+            f"kernels are run on Linux only so far (this is {sys.platform})",
+            "run it in a Linux container or virtual machine",
+        )
+    _, held_back = allowed(os.environ, policy.env)
     if policy.kind == "none":
-        return SandboxInfo("none", "no sandbox", "cells run without a sandbox, with all your rights")
+        return SandboxInfo("none", "no sandbox", "cells run without a sandbox, with all your rights", held_back)
     bwrap = find_bwrap()
-    return SandboxInfo("bwrap", f"bubblewrap {'.'.join(map(str, bwrap.version))} at {bwrap.path}")
+    version = ".".join(map(str, bwrap.version))
+    return SandboxInfo("bwrap", f"bubblewrap {version} at {bwrap.path}", held_back=held_back)

@@ -47,7 +47,8 @@ class SandboxPolicy(_Value):
     """Further paths that can be written."""
 
     env: tuple[str, ...] = ENV_ALLOWED
-    """Names of variables that are passed on, where the host has them and their value does not look like a key."""
+    """Names of variables that are passed on, where the host has them and neither name nor value looks like a key.
+    PATH is not the host's: it leads to the interpreter and to the system's programs."""
 
     memory: ByteSize | None = Field(default=ByteSize(8 * _GIB))
     """Address space of one process. None: unlimited."""

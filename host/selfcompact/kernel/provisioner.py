@@ -8,8 +8,10 @@ its metadata gets the same sandbox from nbclient, JupyterLab or anything else th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import platform
 import signal
 import subprocess
 from pathlib import Path
@@ -22,11 +24,13 @@ from traitlets import Bool, Dict, Unicode
 
 from selfcompact.kernel import environment as env_rules
 from selfcompact.kernel.bwrap import find_bwrap
+from selfcompact.kernel.cgroup import ControlGroup, make_control_group
 from selfcompact.kernel.interpreter import Interpreter, inspect_interpreter
 from selfcompact.kernel.policy import SandboxPolicy
 from selfcompact.kernel.process import OwnedProcess, read_info, start
 from selfcompact.kernel.runtime import RuntimeDirectory, kernel_side_packages, make_runtime_directory
 from selfcompact.kernel.sandbox import ETC, ETC_ONLINE, HOME, INSIDE, SYSTEM, Scene, bwrap_argv
+from selfcompact.kernel.seccomp import seccomp_filter
 
 INFO_TIMEOUT_S = 10.0
 """Bubblewrap says where its child is within milliseconds of its start."""
@@ -60,6 +64,8 @@ class SandboxProvisioner(KernelProvisionerBase):
     status_fd = AnyTrait(None, allow_none=True)
 
     process: OwnedProcess | None = None
+    group: ControlGroup | None = None
+    """The control group around the sandbox; None where this machine does not let us make one."""
     held_back: tuple[str, ...] = ()
     """Allowed variables that were not passed on because they look like keys."""
 
@@ -110,26 +116,33 @@ class SandboxProvisioner(KernelProvisionerBase):
         pass_fds = [self.status_fd] if self.status_fd is not None else []
         if policy.kind == "none":
             for name, path in packages.items():
+                (runtime.lib_dir / name).unlink(missing_ok=True)
                 (runtime.lib_dir / name).symlink_to(path)
             popen = start(cmd, environment=environment, cwd=workspace, output=output, pass_fds=pass_fds)
             self.process = OwnedProcess(popen, sandboxed=False)
             return self.connection_info
         scene = _look_around(workspace, interpreter, runtime, packages)
-        info, info_theirs = os.pipe()
-        try:
-            try:
-                argv = bwrap_argv(find_bwrap().path, policy, scene, cmd, info_fd=info_theirs)
-                popen = start(
-                    argv, environment=environment, cwd=workspace, output=output, pass_fds=[*pass_fds, info_theirs]
-                )
-            finally:
-                os.close(info_theirs)
+        bwrap = find_bwrap().path
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            info, info_fd = _pipe(ours, theirs)
+            block_fd, release = _pipe(theirs, ours)
+            fds = {"info_fd": info_fd, "block_fd": block_fd, "seccomp_fd": _filter(theirs)}
+            argv = bwrap_argv(bwrap, policy, scene, cmd, **fds)
+            inherited = [*pass_fds, *(fd for fd in fds.values() if fd is not None)]
+            popen = start(argv, environment=environment, cwd=workspace, output=output, pass_fds=inherited)
+            theirs.close()
             self.process = OwnedProcess(popen, sandboxed=True)
+            self.group = make_control_group(processes=policy.processes, memory=policy.memory)
             init = await read_info(info, INFO_TIMEOUT_S)
             if init is not None:
                 self.process.adopt_init(init)
-        finally:
-            os.close(info)
+            if self.group is not None:
+                # Before anything runs inside: what is started later is in the group from its beginning.
+                for pid in (popen.pid, init):
+                    if pid is not None:
+                        self.group.add(pid)
+            with contextlib.suppress(OSError):  # it may have failed already, which the caller finds out
+                os.write(release, b"1")
         return self.connection_info
 
     def _environment(
@@ -160,6 +173,10 @@ class SandboxProvisioner(KernelProvisionerBase):
         if self.status_fd is not None:
             environment["HOST_BRIDGE_STATUS_FD"] = str(self.status_fd)
         return environment, held_back
+
+    def out_of_memory(self) -> bool:
+        """Whether the operating system ended a process of the sandbox because the sandbox's memory was used up."""
+        return self.group is not None and self.group.killed_for_memory()
 
     async def poll(self) -> int | None:
         """The exit code, or None while the kernel runs."""
@@ -192,18 +209,40 @@ class SandboxProvisioner(KernelProvisionerBase):
         await self.send_signal(signal.SIGTERM)
 
     async def cleanup(self, restart: bool = False) -> None:
-        """Give everything back. After a restart the private directory is made anew."""
+        """Give everything back. Before a restart the private directory stays: clients are connected to its sockets."""
         self._forget()
-        if self._owns_runtime and self.runtime is not None:
+        if not restart and self._owns_runtime and self.runtime is not None:
             self.runtime.remove()
             self.runtime = None
         if not restart and self.parent is not None:
             self.parent.connection_file = ""
 
     def _forget(self) -> None:
+        if self.group is not None:
+            self.group.remove()
         if self.process is not None:
             self.process.close()
             self.process = None
+
+
+def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe whose ends are closed by the two stacks."""
+    ends = os.pipe()
+    reader.callback(os.close, ends[0])
+    writer.callback(os.close, ends[1])
+    return ends
+
+
+def _filter(stack: contextlib.ExitStack) -> int | None:
+    """A descriptor from which bubblewrap reads the filter of system calls; None where there is none."""
+    data = seccomp_filter(platform.machine())
+    if data is None:
+        return None
+    descriptor = os.memfd_create("seccomp")
+    stack.callback(os.close, descriptor)
+    os.write(descriptor, data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def _real(path: str) -> Path:

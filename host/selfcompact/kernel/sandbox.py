@@ -112,6 +112,7 @@ def bwrap_argv(
     *,
     info_fd: int | None = None,
     seccomp_fd: int | None = None,
+    block_fd: int | None = None,
 ) -> list[str]:
     """The whole command line. The environment is not part of it: command lines can be read by other users."""
     argv = [str(bwrap), "--unshare-all", "--unshare-user", "--disable-userns"]
@@ -123,6 +124,8 @@ def bwrap_argv(
         argv += ["--info-fd", str(info_fd)]
     if seccomp_fd is not None:
         argv += ["--seccomp", str(seccomp_fd)]
+    if block_fd is not None:
+        argv += ["--block-fd", str(block_fd)]
     argv += ["--proc", "/proc", "--dev", "/dev"]
     for mount in mounts(policy, scene):
         argv += _arguments(mount, policy)

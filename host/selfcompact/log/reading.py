@@ -40,14 +40,14 @@ class LiveLog:
 
     `entries` is the live path, oldest first. `damage` are sentences about lines that could not be read; they stay in
     the file and are passed over. `leaf_id` is where the next entry goes on. `model` and `thinking_level` are the
-    settings in force, as far as the live path or its compaction tells.
+    settings in force (the model as `provider:name`), as far as the live path or its compaction tells.
     """
 
     header: SessionHeader
     entries: Sequence[Entry]
     leaf_id: str | None
     damage: tuple[str, ...] = ()
-    model: ModelChangeEntry | None = None
+    model: str | None = None
     thinking_level: str | None = None
     bytes_read: int = 0
 
@@ -125,7 +125,7 @@ class _Walk:
             entries=self.found,
             leaf_id=self.found[-1].id if self.found else None,
             damage=tuple(reversed(self.damage)),
-            model=next((entry for entry in reversed(self.found) if isinstance(entry, ModelChangeEntry)), None),
+            model=model_in_force(self.found),
             thinking_level=next(
                 (e.thinking_level for e in reversed(self.found) if isinstance(e, ThinkingLevelChangeEntry)), None
             ),
@@ -183,6 +183,19 @@ class _Walk:
             if report:
                 self.damage.append(damage_sentence(self.path, offset, error))
             return None
+
+
+def model_in_force(entries: Sequence[Entry]) -> str | None:
+    """The model that answered last, as `provider:name`: by its change, else as the newest compaction noted it."""
+    for entry in reversed(entries):
+        if isinstance(entry, ModelChangeEntry):
+            return f"{entry.provider}:{entry.model_id}"
+        if isinstance(entry, CompactionEntry):
+            ours = (entry.details or {}).get("selfcompact")
+            noted = ours.get("model") if isinstance(ours, dict) else None
+            if isinstance(noted, str):
+                return noted
+    return None
 
 
 def decode_line(path: Path, line: bytes) -> Entry:

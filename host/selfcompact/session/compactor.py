@@ -208,6 +208,7 @@ class Compactor:
         details: dict[str, Json] = {
             "trigger": TRIGGERS[order.reason],
             "phase": order.phase,
+            "model": self._target().model,
             "durationMs": self._elapsed_ms(order),
             "windowNumber": history.completed + 1,
             "ineffectiveBefore": history.ineffective_in_a_row,

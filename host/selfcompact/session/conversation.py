@@ -24,6 +24,7 @@ from selfcompact.entries import (
     now_iso,
 )
 from selfcompact.log import LiveLog, SessionLog
+from selfcompact.log.reading import model_in_force
 from selfcompact.messages import AssistantMessage, Message, TextContent, ToolCall
 from selfcompact.session.history import build_history
 
@@ -95,11 +96,8 @@ class Conversation:
 
     def change_model(self, provider: str, model_id: str) -> None:
         """Record which model answers from here on, unless it is the one that answers already."""
-        for entry in reversed(self.entries):
-            if isinstance(entry, ModelChangeEntry):
-                if (entry.provider, entry.model_id) == (provider, model_id):
-                    return
-                break
+        if model_in_force(self.entries) == f"{provider}:{model_id}":
+            return
         self.append(
             ModelChangeEntry(
                 id=self.new_id(), parent_id=self._leaf_id, timestamp=now_iso(), provider=provider, model_id=model_id

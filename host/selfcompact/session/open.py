@@ -20,6 +20,7 @@ from selfcompact.compaction.settings import CompactionSettings, settings_for_win
 from selfcompact.compaction.style import style_of
 from selfcompact.compaction.summarisers import OfflineSummariser, Summariser
 from selfcompact.compaction.tokens import ScriptAwareEstimator
+from selfcompact.entries import MessageEntry
 from selfcompact.events import WarningRaised
 from selfcompact.kernel import Kernel, open_kernel
 from selfcompact.log import SessionLog
@@ -30,6 +31,7 @@ from selfcompact.session.compactor import Compactor
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.hook_commands import AfterCommand, BeforeCommand
 from selfcompact.session.hooks import Hooks
+from selfcompact.session.kernel_state import opening_note
 from selfcompact.session.session import Session, closing
 from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.stream import EventHub
@@ -37,6 +39,9 @@ from selfcompact.session.turn import IPYTHON, TurnRunner
 from selfcompact.settings import LoadedSettings, Settings, load_settings
 from selfcompact.skills import system_prompt
 from selfcompact.workspace import checked_workspace
+
+SANDBOX = "selfcompact.sandbox"
+"""The custom entry that records a session whose kernel ran without a sandbox."""
 
 
 def sessions_folder(workspace: Path | None = None) -> Path:
@@ -56,14 +61,15 @@ def new_session_file(workspace: Path) -> Path:
 
 @dataclass(frozen=True)
 class Wishes:
-    """How a session should be, as its opener said it; the arguments of `open_session`."""
+    """How a session should be, as its opener said it; the arguments of `open_session`. Without a `summariser` the
+    model and the settings decide."""
 
     model: Model
     workspace: Path
     settings: Settings
     watch: SettingsWatch
     system: str
-    summariser: Summariser
+    summariser: Summariser | None
     hooks: Hooks
 
 
@@ -106,9 +112,10 @@ async def open_session(
         settings=fitting,
         watch=SettingsWatch(loaded if isinstance(loaded, LoadedSettings) else None),
         system=system if system is not None else system_prompt(agent_callable=fitting.compaction.agent_callable),
-        summariser=summariser or default_summariser(model, fitting),
+        summariser=summariser,
         hooks=all_hooks(fitting.compaction, hooks),
     )
+    default_summariser(model, fitting)  # a summariser that cannot be used is told before anything opens
     path = Path(session_file) if session_file is not None else new_session_file(folder)
     dispatcher = Dispatcher()
     with SessionLog.open(path.absolute(), cwd=folder, fsync=fitting.log.fsync) as log:
@@ -150,6 +157,14 @@ async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher:
         watch=wishes.watch,
     )
 
+    if any(isinstance(entry, MessageEntry) for entry in log.entries):
+        session.tell_first(await opening_note(kernel, log.path, wishes.settings.kernel_state))
+    if kernel.sandbox.warning:
+        conversation.note(SANDBOX, {"kind": kernel.sandbox.kind})
+        hub.keep(WarningRaised(message=kernel.sandbox.warning))
+    for sentence in log.damage:
+        hub.keep(WarningRaised(message=sentence))
+
     async def manifest() -> str:
         return (await kernel.names()).to_text()
 
@@ -160,7 +175,7 @@ async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher:
                 settings=lambda: session.settings.compaction,
                 window=lambda: session.context_window,
                 target=session.target,
-                summariser=wishes.summariser,
+                summariser=wishes.summariser or default_summariser(model, wishes.settings, cache_key=log.header.id),
                 hub=hub,
                 manifest=manifest,
                 hooks=wishes.hooks,
@@ -169,14 +184,14 @@ async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher:
             )
         )
         async with closing(session):
-            for sentence in log.damage:
-                hub.emit(WarningRaised(message=sentence))
             yield session
         tasks.cancel_scope.cancel()
 
 
-def default_summariser(model: Model, settings: Settings) -> Summariser:
+def default_summariser(model: Model, settings: Settings, *, cache_key: str | None = None) -> Summariser:
     """Who writes the summaries of a session with this model, when nobody was named.
+
+    `cache_key` groups the session's requests at the provider.
 
     Raises:
         UsageError: the settings name a model that cannot be used.
@@ -185,7 +200,11 @@ def default_summariser(model: Model, settings: Settings) -> Summariser:
     named = compaction.model is not None or compaction.remote_endpoint is not None
     if isinstance(model, ScriptedModel) and not model.summarises and not named:
         return OfflineSummariser()
-    return chosen_summariser(compaction, model, other=lambda name: configured_model(name, settings.models))
+
+    def other(name: str) -> Model:
+        return configured_model(name, settings.models)
+
+    return chosen_summariser(compaction, model, other=other, cache_key=cache_key)
 
 
 def all_hooks(settings: CompactionSettings, hooks: Hooks | None) -> Hooks:

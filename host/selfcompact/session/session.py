@@ -17,12 +17,8 @@ import anyio
 import anyio.to_thread
 
 from host_bridge.host_end import Dispatcher
-from selfcompact.compaction.budget import exceeds, threshold_tokens
-from selfcompact.compaction.plan import Skip
-from selfcompact.compaction.settings import CompactionSettings, settings_for_window
 from selfcompact.entries import SessionHeader
-from selfcompact.errors import ContextOverflow, SettingsError
-from selfcompact.events import AutoCompactionDisarmed, ModelChanged, WarningRaised
+from selfcompact.errors import ContextOverflow
 from selfcompact.kernel import Kernel
 from selfcompact.log import read_live
 from selfcompact.log.archive import Archive, Hit
@@ -30,24 +26,22 @@ from selfcompact.log.fork import fork_session
 from selfcompact.log.tree import SessionTree, read_tree
 from selfcompact.messages import Message, user
 from selfcompact.models.model import Model
-from selfcompact.session.attempts import AttemptHistory, attempt_history
-from selfcompact.session.boundary import BoundaryFacts, Compact, Decision, boundary
+from selfcompact.session.boundary import Compact, Decision
 from selfcompact.session.branches import REWIND, left_behind
 from selfcompact.session.compactor import CompactionOutcome, CompactionTarget, Compactor, Phase
-from selfcompact.session.conversation import Conversation, newest_response
+from selfcompact.session.conversation import Conversation
 from selfcompact.session.inbox import Inbox
-from selfcompact.session.requests import PendingRequest, RequestSlot, floor_reason
+from selfcompact.session.kernel_state import NOTE, save_state
+from selfcompact.session.policy import SessionPolicy
+from selfcompact.session.requests import PendingRequest, RequestSlot
 from selfcompact.session.run import Run, RunResult
 from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.skill_end import SkillEnd
 from selfcompact.session.state import SessionState, State
-from selfcompact.session.status import ContextStatus, percent_of
+from selfcompact.session.status import ContextStatus
 from selfcompact.session.stream import EventHub, EventStream
 from selfcompact.session.turn import TurnRunner
 from selfcompact.settings import Settings
-
-NEAR_SHARE = 0.9
-"""Of the threshold: above it, the summary of the threshold compaction that is coming is begun ahead."""
 
 
 @dataclass
@@ -84,29 +78,34 @@ class Session:
         watch: SettingsWatch,
     ) -> None:
         self._conversation, self._turns, self._hub = conversation, turns, hub
-        self.settings, self.header, self.session_file, self.workspace = settings, header, session_file, workspace
-        self.kernel, self._watch = kernel, watch
+        self.header, self.session_file, self.workspace, self.kernel = header, session_file, workspace, kernel
         self._state, self._slot, self._inbox = SessionState(), RequestSlot(), Inbox()
+        self._policy = SessionPolicy(conversation, turns, hub, self._slot, settings=settings, watch=watch)
         self._skill = SkillEnd(
             dispatcher,
             hub,
             self._slot,
             status=self.status,
-            refusal=self._refusal,
+            refusal=self._policy.refusal,
             pending_changed=self._write_ahead,
             archive=Archive(session_file),
         )
         self._scope: anyio.CancelScope | None = None
         self._running = False
         self._manual: _Manual | None = None
-        self._next_model: Model | None = None
-        self._told_disarmed = False
+        self._first_note: str | None = None
+        self._has_run = False
         self._compactor: Compactor
 
     def attach(self, compactor: Compactor) -> None:
         """The other half of construction: the compactor reads settings and window from the session it serves."""
         self._compactor = compactor
+        self._policy.plan = compactor.plan
         self._skill.switch(self.settings.compaction.agent_callable)
+
+    def tell_first(self, note: str) -> None:
+        """Have the model told something before the first prompt of this opening."""
+        self._first_note = note
 
     # What a program sees
 
@@ -121,9 +120,14 @@ class Session:
         return self._turns.model
 
     @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._policy.settings
+
+    @property
     def context_window(self) -> int | None:
         """Tokens the next request may have, output included; None when neither settings nor model know."""
-        return self.settings.context_window or self.model.context_window
+        return self._policy.context_window
 
     @property
     def agent_callable(self) -> bool:
@@ -141,21 +145,7 @@ class Session:
 
     def status(self) -> ContextStatus:
         """How full the context is; costs the same however old the session is."""
-        ledger, window = self._conversation.ledger, self.context_window
-        reason = self._refusal(None)
-        newest = newest_response(self._conversation.entries)
-        usage = newest.usage if newest is not None else None
-        return ContextStatus(
-            tokens=ledger.reported_tokens,
-            context_window=window,
-            percent=percent_of(ledger.reported_tokens, window),
-            scheduled=self._slot.pending is not None,
-            estimated_tokens=ledger.estimated_tokens,
-            threshold_tokens=threshold_tokens(self.settings.compaction, window),
-            would_compact=reason is None,
-            reason=reason,
-            cached_tokens=usage.cache_read if usage is not None else None,
-        )
+        return self._policy.status()
 
     # What a program may do
 
@@ -174,7 +164,10 @@ class Session:
         self._state.claim("running")
         run = Run(self, self._conversation, self._turns, self._hub, self._state, self._inbox, self._skill)
         result: RunResult | None = None
-        self._running = True
+        self._running = self._has_run = True
+        note, self._first_note = self._first_note, None
+        if note is not None:
+            self._conversation.add_context(NOTE, note)
         try:
             with anyio.CancelScope() as self._scope:
                 result = await run.drive(user(text))
@@ -257,7 +250,7 @@ class Session:
             SessionClosed: the session was closed.
         """
         self._state.check_open()
-        self._next_model = model
+        self._policy.next_model = model
 
     # The archive: the whole file, on demand
 
@@ -324,37 +317,29 @@ class Session:
         self._conversation.name(name)
 
     async def close(self) -> None:
-        """Abort what is going on, and accept nothing more. Closing twice is fine."""
+        """Abort what is going on, save the kernel's variables where the settings say so, and accept nothing more.
+
+        Closing twice is fine.
+        """
         if not self._state.close():
             return
         await self.abort()
         self._compactor.cancel_ahead()
+        if self._has_run and self.settings.kernel_state.keep:
+            problem = await save_state(self.kernel, self.session_file, self.settings.kernel_state)
+            if problem is not None:
+                self._policy.warn(problem)
         self._hub.close()
 
     # What a run asks (RunHost)
 
     def decide(self, overflow: ContextOverflow | None, *, wants_more: bool) -> Decision:
-        """What to do at this boundary."""
-        self._notice_settings()
-        settings, ledger = self.settings.compaction, self._conversation.ledger
-        too_large = exceeds(settings, self._window_ahead(), ledger.estimated_tokens, ledger.media_bytes)
-        attempts = attempt_history(self._conversation.entries)
-        self._tell_disarmed(attempts)
-        return boundary(
-            BoundaryFacts(
-                pending=self._slot.pending,
-                manual=PendingRequest(0, self._manual.instructions) if self._manual else None,
-                overflow=str(overflow) if overflow else None,
-                estimated_tokens=ledger.estimated_tokens,
-                # When nothing can be summarised, firing would only make noise at every boundary.
-                over_threshold=too_large and not isinstance(self._compactor.plan(), Skip),
-                enabled=settings.enabled,
-                attempts=attempts,
-                max_in_a_row=settings.max_attempts_in_a_row,
-                max_compactions=settings.max_compactions,
-                wants_more=wants_more,
-            )
-        )
+        """What to do at this boundary, by the settings as they are now."""
+        agent_callable = self._policy.notice_settings()
+        if agent_callable is not None:
+            self._skill.switch(agent_callable)
+        manual = PendingRequest(0, self._manual.instructions) if self._manual else None
+        return self._policy.decide(overflow, wants_more=wants_more, manual=manual)
 
     async def compact_at_boundary(self, decision: Compact, *, first: bool) -> CompactionOutcome:
         """Carry out a boundary's decision."""
@@ -375,75 +360,14 @@ class Session:
 
     async def prepare_request(self) -> None:
         """Put a model change that was asked for into effect; begin a summary that will be needed soon."""
-        model, self._next_model = self._next_model, None
-        if model is not None:
-            self._turns.model = model
-            self._use(self.settings.compaction, self.context_window)
-            self._conversation.change_model(model.provider, model.model_id)
-            self._hub.emit(ModelChanged(provider=model.provider, model_id=model.model_id))
-        if self._threshold_is_near():
+        self._policy.take_next_model()
+        if self._policy.threshold_is_near():
             self._compactor.begin_ahead(None)
-
-    # Details
-
-    def _notice_settings(self) -> None:
-        """Take over what the project's settings file says now."""
-        changed = self._watch.changed(self._warn)
-        if changed is not None:
-            self._use(changed, self.context_window)
-            self._skill.switch(changed.agent_callable)
-
-    def _use(self, compaction: CompactionSettings, window: int | None) -> None:
-        try:
-            fitting = settings_for_window(compaction, window)
-        except SettingsError as error:
-            self._warn(str(error))
-            return
-        self.settings = self.settings.model_copy(update={"compaction": fitting})
-
-    def _threshold_is_near(self) -> bool:
-        """Whether the next boundary will probably compact by itself, going by the limits that it will ask."""
-        settings, tokens = self.settings.compaction, self._conversation.ledger.estimated_tokens
-        threshold = threshold_tokens(settings, self.context_window)
-        if threshold is None or tokens <= NEAR_SHARE * threshold:
-            return False
-        attempts = attempt_history(self._conversation.entries)
-        facts = BoundaryFacts(
-            estimated_tokens=tokens,
-            over_threshold=True,
-            enabled=settings.enabled,
-            attempts=attempts,
-            max_in_a_row=settings.max_attempts_in_a_row,
-            max_compactions=settings.max_compactions,
-        )
-        return isinstance(boundary(facts), Compact)
-
-    def _warn(self, sentence: str) -> None:
-        self._hub.emit(WarningRaised(message=sentence))
 
     def target(self) -> CompactionTarget:
         """Whose context is compacted."""
         model = f"{self.model.provider}:{self.model.model_id}"
         return CompactionTarget(self.header.id, str(self.session_file), model)
-
-    def _window_ahead(self) -> int | None:
-        """The window the next request must fit into: that of a model that is about to take over counts already."""
-        ahead = self._next_model.context_window if self._next_model else None
-        return self.settings.context_window or ahead or self.model.context_window
-
-    def _refusal(self, instructions: str | None) -> str | None:
-        """Why a cell's request would not be accepted now; None when it would."""
-        planned = self._compactor.plan(instructions)
-        if isinstance(planned, Skip):
-            return planned.reason
-        settings = self.settings.compaction
-        tokens = self._conversation.ledger.estimated_tokens
-        refusal = floor_reason(tokens, self.context_window, settings.agent_floor_percent)
-        if refusal is None and settings.max_compactions is not None:
-            done = attempt_history(self._conversation.entries).completed
-            if done >= settings.max_compactions:
-                refusal = f"this session was compacted {done} times, which is as often as the operator allows"
-        return refusal
 
     def _write_ahead(self, pending: PendingRequest | None) -> None:
         """Begin the summary of a request that was accepted, or give up that of one that was dropped."""
@@ -462,15 +386,6 @@ class Session:
         if manual is not None:
             manual.outcome = outcome
             manual.settled.set()
-
-    def _tell_disarmed(self, attempts: AttemptHistory) -> None:
-        if attempts.disarmed_until is None:
-            self._told_disarmed = False
-        elif not self._told_disarmed:
-            self._told_disarmed = True
-            self._hub.emit(
-                AutoCompactionDisarmed(cause=attempts.disarmed_cause or "", until_tokens=attempts.disarmed_until)
-            )
 
 
 @asynccontextmanager

@@ -78,11 +78,15 @@ class EventHub:
 
     def __init__(self) -> None:
         self._streams: list[EventStream] = []
+        self._early: list[Event] = []
         self._closed = False
 
     def open(self) -> EventStream:
-        """A new reader. After `close()` it is empty and at its end."""
+        """A new reader. The first one also gets what was kept for it. After `close()` a reader is at its end."""
         stream = EventStream(self)
+        for event in self._early:
+            stream.put(event)
+        self._early = []
         if self._closed:
             stream.end()
         else:
@@ -93,6 +97,10 @@ class EventHub:
         """Give an event to every reader."""
         for stream in self._streams:
             stream.put(event)
+
+    def keep(self, event: Event) -> None:
+        """Keep an event for the first reader: what happens while a session opens has none yet."""
+        self._early.append(event)
 
     def forget(self, stream: EventStream) -> None:
         """Give a reader no more."""
