@@ -1,5 +1,8 @@
-"""The whole loop against a real server, through the vendors' own clients: cells in the sandbox, every kind of
-compaction with summaries that the provider writes, resume, malformed replies, retries, abort, and keys that stay where they are."""
+"""The whole loop against a real server, through the vendors' own clients.
+
+Cells in the sandbox, every kind of compaction with summaries that the provider writes, resume, malformed replies,
+retries, abort, and keys that stay where they are.
+"""
 
 from __future__ import annotations
 

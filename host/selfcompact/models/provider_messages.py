@@ -59,14 +59,18 @@ STOP_REASONS: dict[str | None, StopReason] = {
 }
 
 
-def to_provider(system: str, messages: Sequence[Message]) -> list[ModelMessage]:
-    """The library's messages. Neighbouring user texts and tool results become one request, as providers want it."""
+def to_provider(system: str, messages: Sequence[Message], *, marks_errors: bool = True) -> list[ModelMessage]:
+    """The library's messages. Neighbouring user texts and tool results become one request, as providers want it.
+
+    `marks_errors`: whether the provider has a mark of its own for failed results. Without one the library would wrap
+    them in JSON, in which a traceback is one long escaped line; they go as they are then.
+    """
     found: list[ModelMessage] = []
     parts: list[ModelRequestPart] = []
 
     def flush() -> None:
         if parts:
-            found.append(ModelRequest(parts=list(parts), instructions=system or None))
+            found.append(ModelRequest(parts=list(parts), instructions=encodable(system) or None))
             parts.clear()
 
     for message in messages:
@@ -74,7 +78,7 @@ def to_provider(system: str, messages: Sequence[Message]) -> list[ModelMessage]:
             case UserMessage():
                 parts.append(UserPromptPart(content=_user_content(message)))
             case ToolResultMessage():
-                parts.append(_tool_return(message))
+                parts.append(_tool_return(message, marks_errors=marks_errors))
             case AssistantMessage():
                 flush()
                 found.append(_response(message))
@@ -84,25 +88,40 @@ def to_provider(system: str, messages: Sequence[Message]) -> list[ModelMessage]:
     return found
 
 
+def encodable(text: str) -> str:
+    """The text with U+FFFD for lone halves of surrogate pairs, which tool output contains and no request can carry."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _encodable_json(value: Json) -> Json:
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {encodable(key): _encodable_json(item) for key, item in value.items()}
+    return [_encodable_json(item) for item in value] if isinstance(value, list) else value
+
+
 def _user_content(message: UserMessage) -> str | list[UserContent]:
     content: list[UserContent] = []
     for block in blocks(message):
         if isinstance(block, TextContent):
-            content.append(block.text)
+            content.append(encodable(block.text))
         elif isinstance(block, ImageContent):
             content.append(_image(block))
     return content[0] if len(content) == 1 and isinstance(content[0], str) else content
 
 
-def _tool_return(message: ToolResultMessage) -> ToolReturnPart:
+def _tool_return(message: ToolResultMessage, *, marks_errors: bool) -> ToolReturnPart:
     images = [_image(block) for block in blocks(message) if isinstance(block, ImageContent)]
-    text = text_of(message)
+    text = encodable(text_of(message))
     content: Any = [text, *images] if images else text
     return ToolReturnPart(
         tool_name=message.tool_name,
         content=content,
         tool_call_id=message.tool_call_id,
-        outcome="failed" if message.is_error else "success",
+        outcome="failed" if message.is_error and marks_errors else "success",
     )
 
 
@@ -117,12 +136,12 @@ def _response(message: AssistantMessage) -> ModelResponse:
         match block:
             case TextContent():
                 if block.text:
-                    parts.append(TextPart(content=block.text, **kept))
+                    parts.append(TextPart(content=encodable(block.text), **kept))
             case ThinkingContent():
                 parts.append(ThinkingPart(content=block.thinking, signature=block.thinking_signature, **kept))
             case ToolCall():
                 raw = block.arguments.get(RAW_ARGUMENTS)
-                arguments: Any = raw if isinstance(raw, str) else dict(block.arguments)
+                arguments: Any = encodable(raw) if isinstance(raw, str) else _encodable_json(dict(block.arguments))
                 parts.append(ToolCallPart(tool_name=block.name, args=arguments, tool_call_id=block.id, **kept))
             case _:
                 pass

@@ -51,6 +51,9 @@ IDLE_S = 180.0
 """Seconds without a piece of the answer after which a request is given up. Reasoning models think long before they
 say a word; a limit on the whole would end healthy streams."""
 
+MARK_ERRORS = frozenset({"anthropic", "bedrock", "google", "google-cloud", "google-gla", "google-vertex"})
+"""The library's names of the systems whose tool results can be marked as failed."""
+
 WINDOW_FULL = "model_context_window_exceeded"
 """The finish reason with which Anthropic and z.ai end an answer that ran into the end of the window."""
 
@@ -113,7 +116,7 @@ class ProviderModel:
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         opened = model_request_stream(
             self._library_model,
-            to_provider(request.system, request.messages),
+            to_provider(request.system, request.messages, marks_errors=self._library_model.system in MARK_ERRORS),
             model_settings=self._settings(request),
             model_request_parameters=_parameters(request),
         )

@@ -162,10 +162,9 @@ def _shown(message: Message) -> Message | None:
 def _without_failed_attempts(messages: Sequence[Message]) -> list[Message]:
     kept: list[Message] = []
     for message in messages:
-        before = kept[-1] if kept else None
-        if isinstance(message, AssistantMessage) and isinstance(before, AssistantMessage):
-            if before.stop_reason == "error":
-                kept.pop()
+        before = kept[-1] if kept and isinstance(message, AssistantMessage) else None
+        if isinstance(before, AssistantMessage) and before.stop_reason == "error":
+            kept.pop()
         kept.append(message)
     return kept
 
