@@ -189,24 +189,6 @@ async def test_another_kernels_bridge_and_sockets_cannot_be_reached(opened: Open
         assert second.bridge.stats.bad_signature == 0
 
 
-async def test_real_work_stays_pleasant(opened: OpenKernel, workspace: Path) -> None:
-    """Shells, children, pools of processes by spawn and by fork, and git."""
-    (workspace / "work.py").write_text("def double(n): return 2 * n\n")
-    async with opened() as kernel:
-        assert (await kernel.execute("!echo from a shell")).text == "from a shell"
-        assert (await kernel.execute("%%bash\nfor n in 1 2; do echo $n; done")).text == "1\n2"
-        pools = await kernel.execute(
-            "import multiprocessing, work\n"
-            "[multiprocessing.get_context(how).Pool(2).map(work.double, [1, 2]) for how in ('fork', 'spawn')]",
-            timeout_s=40,
-        )
-        assert pools.text == "[[2, 4], [2, 4]]"
-        git = await kernel.execute(
-            "!git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m one && git log --oneline"
-        )
-        assert git.text.endswith("one") or "git: not found" in git.text
-
-
 def scene(**change: Any) -> Scene:
     values: dict[str, Any] = {
         "workspace": Path("/home/u/project"),
