@@ -29,8 +29,11 @@ def apply_limits(text: str) -> None:
         wanted = limits.get(name)
         if wanted is not None:
             _, hard = resource.getrlimit(kind)
-            value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-            resource.setrlimit(kind, (value, value))
+            unbounded = hard == resource.RLIM_INFINITY
+            value = wanted if unbounded else min(wanted, hard)
+            # A second between the two: the first signal says what it is for, and the second one cannot be caught.
+            more = 1 if name == "cpu_seconds" and (unbounded or value < hard) else 0
+            resource.setrlimit(kind, (value, value + more))
     # A file that grew too large shall raise an OSError in the cell and not end the kernel by a signal.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
