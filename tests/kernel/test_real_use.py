@@ -95,6 +95,7 @@ async def test_shells_and_magics_work(opened: OpenKernel, workspace: Path) -> No
 
 
 @ours
+@pytest.mark.slow
 async def test_pip_lists_what_is_installed(opened: OpenKernel) -> None:
     async with opened() as kernel:
         listed = await kernel.execute("%pip list --disable-pip-version-check", timeout_s=40)
@@ -145,6 +146,7 @@ async def test_an_environment_in_the_users_home_can_be_the_kernels_and_nothing_e
 
 
 @ours
+@pytest.mark.slow
 async def test_a_version_managers_interpreter_works_by_itself_by_its_shim_and_below_an_environment(
     opened: OpenKernel, workspace: Path
 ) -> None:
