@@ -71,10 +71,13 @@ class Generation:
         stats: BridgeStats,
         directories: tuple[Path, Path],
         out_of_memory: Callable[[], bool],
+        together: frozenset[str],
     ) -> None:
         self.number, self.process, self.channels, self.stats = number, process, channels, stats
         self._directories = directories
         self.out_of_memory = out_of_memory
+        self.together = together
+        """What a control group limits for all processes together: `pids`, `memory`, both or none."""
         self.pid = process.pid
         self.stop, self.dead, self.closed = anyio.Event(), anyio.Event(), anyio.Event()
         self.death: KernelDied | None = None
@@ -144,6 +147,8 @@ def _death(code: int, number: int, *, out_of_memory: bool) -> KernelDied:
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         reason = f"its process was ended by {name}"
+        if -code == signal.SIGXCPU:
+            reason += ", because its seconds of a processor were used up (sandbox.cpuSeconds)"
         if -code == signal.SIGKILL:
             reason += " (the memory of the machine may have run out)"
         return KernelDied(reason, signal=-code, generation=number)
@@ -201,7 +206,15 @@ class _Start:
             send=lambda kind, content: channels.send("control", kind, content),
         )
         channels.on_comm = comm.receive
-        return Generation(number, process, channels, self._server.stats, directories, provisioner.out_of_memory)
+        return Generation(
+            number,
+            process,
+            channels,
+            self._server.stats,
+            directories,
+            provisioner.out_of_memory,
+            provisioner.together,
+        )
 
     def failed(self, problem: str) -> KernelStartError:
         """The error that says how far the start came."""

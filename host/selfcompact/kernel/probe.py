@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from host_bridge.dispatcher import Dispatcher
+from selfcompact.kernel.bwrap import find_bwrap
 from selfcompact.kernel.kernel import open_kernel
 from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
 
@@ -72,6 +73,7 @@ print(json.dumps(dict(
     devices=sorted(os.listdir("/dev")), sockets=sorted(os.listdir("/run/selfcompact/bridge")),
     memory=resource.getrlimit(resource.RLIMIT_AS)[0], file_size=resource.getrlimit(resource.RLIMIT_FSIZE)[0],
     open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    tmp_files=max(os.statvfs(path).f_files for path in ("/tmp", "/dev/shm", os.path.expanduser("~"))),
     processes_max=resource.getrlimit(resource.RLIMIT_NPROC)[0],
 )))
 """
@@ -107,11 +109,13 @@ async def probe_sandbox(settings: KernelSettings, policy: SandboxPolicy, *, work
         return (ProbeRow("sandbox", "there is none: cells run with all your rights", None),)
     with _bait() as given:
         async with open_kernel(settings, policy, workspace=workspace, dispatcher=Dispatcher()) as kernel:
+            together = kernel.limited_together
             result = await kernel.execute(_CODE.format(given=json.dumps(given)), timeout_s=PROBE_TIMEOUT_S)
     try:
         found = json.loads(result.text)
     except ValueError:
         return (ProbeRow("sandbox", "it can be tried from inside", False, result.text[-500:]),)
+    found |= {"together": together, "counts_files": find_bwrap().counts_files, "as_root": os.getuid() == 0}
     return judge(policy, found)
 
 
@@ -148,10 +152,26 @@ def judge(policy: SandboxPolicy, found: Mapping[str, Any]) -> tuple[ProbeRow, ..
         row("use", "no devices but the harmless ones", not odd_devices, " ".join(odd_devices)),
     ]
     limits = (("memory", "memory"), ("file_size", "file_size"), ("open_files", "open_files"))
-    for name, key in (*limits, ("processes", "processes_max")):
+    for name, key in limits:
         limit = getattr(policy, name)
         if limit is not None:
             rows.append(row("limit", f"{name.replace('_', ' ')}: {int(limit):,}", 0 <= found[key] <= int(limit)))
+    if policy.processes is not None:
+        if "pids" in found["together"] or not found["as_root"]:
+            held = 0 <= found["processes_max"] <= policy.processes
+            rows.append(row("limit", f"processes: {policy.processes:,}", held))
+        else:
+            rows.append(ProbeRow("limit", "processes: none, as root without a control group", None))
+    if policy.tmp_files is not None:
+        if found["counts_files"]:
+            held = 0 < found["tmp_files"] <= policy.tmp_files
+            rows.append(row("limit", f"files in /tmp, in the home and in /dev/shm: {policy.tmp_files:,} each", held))
+        else:
+            rows.append(ProbeRow("limit", "files in /tmp: only by memory, as namespaces are bubblewrap's alone", None))
+    if policy.memory is not None and "memory" not in found["together"]:
+        rows.append(ProbeRow("limit", "memory of all together: none, without a control group", None))
+    elif policy.memory is not None:
+        rows.append(row("limit", f"memory of all together: {int(policy.memory):,}", holds=True))
     return tuple(rows)
 
 

@@ -23,13 +23,23 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, Unicode
 
 from selfcompact.kernel import environment as env_rules
-from selfcompact.kernel.bwrap import find_bwrap
+from selfcompact.kernel.bwrap import find_bwrap, stage_argv
 from selfcompact.kernel.cgroup import ControlGroup, make_control_group
 from selfcompact.kernel.interpreter import Interpreter, inspect_interpreter
 from selfcompact.kernel.policy import SandboxPolicy
 from selfcompact.kernel.process import OwnedProcess, read_info, start
 from selfcompact.kernel.runtime import RuntimeDirectory, kernel_side_packages, make_runtime_directory
-from selfcompact.kernel.sandbox import ETC, ETC_ONLINE, HOME, INSIDE, SYSTEM, Scene, bwrap_argv
+from selfcompact.kernel.sandbox import (
+    ETC,
+    ETC_ONLINE,
+    HOME,
+    IN_MEMORY,
+    INSIDE,
+    SYSTEM,
+    Scene,
+    bwrap_argv,
+    memory_mounts,
+)
 from selfcompact.kernel.seccomp import seccomp_filter
 
 INFO_TIMEOUT_S = 10.0
@@ -121,13 +131,15 @@ class SandboxProvisioner(KernelProvisionerBase):
             popen = start(cmd, environment=environment, cwd=workspace, output=output, pass_fds=pass_fds)
             self.process = OwnedProcess(popen, sandboxed=False)
             return self.connection_info
-        scene = _look_around(workspace, interpreter, runtime, packages)
-        bwrap = find_bwrap().path
+        bwrap = find_bwrap()
+        scene = _look_around(workspace, interpreter, runtime, packages, counts_files=bwrap.counts_files)
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             info, info_fd = _pipe(ours, theirs)
             block_fd, release = _pipe(theirs, ours)
             fds = {"info_fd": info_fd, "block_fd": block_fd, "seccomp_fd": _filter(theirs)}
-            argv = bwrap_argv(bwrap, policy, scene, cmd, **fds)
+            argv = bwrap_argv(bwrap.path, policy, scene, cmd, **fds)
+            if scene.memory_dirs:
+                argv = stage_argv(memory_mounts(policy, scene), argv)
             inherited = [*pass_fds, *(fd for fd in fds.values() if fd is not None)]
             popen = start(argv, environment=environment, cwd=workspace, output=output, pass_fds=inherited)
             theirs.close()
@@ -177,6 +189,11 @@ class SandboxProvisioner(KernelProvisionerBase):
     def out_of_memory(self) -> bool:
         """Whether the operating system ended a process of the sandbox because the sandbox's memory was used up."""
         return self.group is not None and self.group.killed_for_memory()
+
+    @property
+    def together(self) -> frozenset[str]:
+        """What is limited for all processes of the sandbox together: `pids`, `memory`, both or none."""
+        return self.group.limited if self.group is not None else frozenset()
 
     async def poll(self) -> int | None:
         """The exit code, or None while the kernel runs."""
@@ -263,8 +280,13 @@ def _write_inside(directory: Path, inside: Path) -> str:
     return str(inside / "connection.json")
 
 
-def _look_around(workspace: Path, interpreter: Interpreter, runtime: RuntimeDirectory, packages: Any) -> Scene:
+def _look_around(
+    workspace: Path, interpreter: Interpreter, runtime: RuntimeDirectory, packages: Any, *, counts_files: bool
+) -> Scene:
     """What the planning of the sandbox has to know about this machine."""
+    memory_dirs = {place: runtime.memory_dir / place.name for place in IN_MEMORY} if counts_files else {}
+    for directory in memory_dirs.values():
+        directory.mkdir(mode=0o700, exist_ok=True)
     system = [Path(path) for path in SYSTEM]
     etc = [Path("/etc") / name for name in (*ETC, *ETC_ONLINE)]
     links = {path: str(path.readlink()) for path in system if path.is_symlink()}
@@ -278,4 +300,5 @@ def _look_around(workspace: Path, interpreter: Interpreter, runtime: RuntimeDire
         links=links,
         uid=os.getuid(),
         gid=os.getgid(),
+        memory_dirs=memory_dirs,
     )

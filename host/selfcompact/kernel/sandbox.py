@@ -8,7 +8,7 @@ home, a writable workspace inside a read-only tree.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +19,9 @@ INSIDE = Path("/run/selfcompact")
 
 HOME = Path("/home/agent")
 """A private, writable, empty home."""
+
+IN_MEMORY = (Path("/tmp"), Path("/dev/shm"), HOME)  # noqa: S108 - places inside
+"""Private, writable places that end with the sandbox."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 """Where programs and libraries are. Some are links into /usr on some systems and directories on others."""
@@ -78,6 +81,8 @@ class Scene:
     links: Mapping[Path, str]
     uid: int
     gid: int
+    memory_dirs: Mapping[Path, Path] = field(default_factory=dict)
+    """Where, for each place in memory, its file system is mounted outside already. Empty: bubblewrap mounts them."""
 
 
 def mounts(policy: SandboxPolicy, scene: Scene) -> tuple[Mount, ...]:
@@ -91,7 +96,9 @@ def mounts(policy: SandboxPolicy, scene: Scene) -> tuple[Mount, ...]:
     add(_system(scene))
     etc = (*ETC, *ETC_ONLINE) if policy.network else ETC
     add(Mount("ro-bind", Path("/etc") / name, f"/etc/{name}") for name in etc if Path("/etc") / name in scene.present)
-    add(Mount("tmpfs", place) for place in (Path("/tmp"), Path("/dev/shm"), HOME))  # noqa: S108 - places inside
+    for place in IN_MEMORY:
+        made = scene.memory_dirs.get(place)
+        add([Mount("tmpfs", place) if made is None else Mount("bind", place, str(made))])
     writable = [*policy.write, *([scene.workspace] if policy.workspace == "read-write" else [])]
     readable = [*policy.read, *([scene.workspace] if policy.workspace == "read-only" else [])]
     # An interpreter inside the workspace stays as writable as the workspace: installing into it is the user's wish.
@@ -144,9 +151,21 @@ def _system(scene: Scene) -> Iterable[Mount]:
 def _arguments(mount: Mount, policy: SandboxPolicy) -> list[str]:
     if mount.access == "tmpfs":
         size = ["--size", str(int(policy.tmp_size))] if policy.tmp_size else []
-        mode = "1777" if mount.place != HOME else "0700"
-        return ["--perms", mode, *size, "--tmpfs", str(mount.place)]
+        return ["--perms", _mode(mount.place), *size, "--tmpfs", str(mount.place)]
     return [f"--{mount.access}", mount.source, str(mount.place)]
+
+
+def memory_mounts(policy: SandboxPolicy, scene: Scene) -> list[tuple[str, str]]:
+    """Directories outside, and the options of the file system in memory that has to be mounted on each."""
+    limits = [("size", policy.tmp_size), ("nr_inodes", policy.tmp_files)]
+    options = [f"{name}={int(value)}" for name, value in limits if value is not None]
+    return [
+        (str(outside), ",".join([f"mode={_mode(place)}", *options])) for place, outside in scene.memory_dirs.items()
+    ]
+
+
+def _mode(place: Path) -> str:
+    return "1777" if place != HOME else "0700"
 
 
 def _inside(path: Path, places: Iterable[Path]) -> bool:
