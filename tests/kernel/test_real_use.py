@@ -120,6 +120,13 @@ async def test_an_environment_in_the_workspace_can_be_the_kernels_and_be_install
     python = make_environment(workspace / ".venv")
     async with opened(python=python) as kernel:
         assert (await kernel.execute("import sys; sys.prefix")).text == repr(str(workspace / ".venv"))
+        # The host runs it at each start, so that changing it takes the user's word.
+        assert (await kernel.execute("open(sys.prefix + '/bin/python', 'w')")).error_name in (
+            "OSError",
+            "PermissionError",
+        )
+        assert (await kernel.execute("__import__('os').rename('.venv', 'aside')")).error_name == "OSError"
+    async with opened({"write": [str(workspace / ".venv")]}, python=python) as kernel:
         made = await kernel.execute(
             "import sysconfig, pathlib\n"
             "pathlib.Path(sysconfig.get_path('purelib'), 'installed_now.py').write_text('answer = 42')\n"
