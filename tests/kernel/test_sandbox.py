@@ -36,6 +36,7 @@ def test_a_line_that_does_not_hold_is_shown_as_such() -> None:
         ("loopback", "abstract", "dns", "system", "root", "etc", "file", "shadow", "canary", "host_process"), True
     )
     found |= dict.fromkeys(("workspace", "tmp", "home", "userns", "keyring"), False)
+    found |= {"tunable": ["/proc/sysrq-trigger"]}
     found |= {"devices": ["sda"], "sockets": ["b", "x"], "processes": 9, "seccomp": "0", "capabilities": "1"}
     found |= {"privileges": "0", "memory": -1, "file_size": -1, "open_files": -1, "processes_max": -1}
     found |= {"tmp_files": 10**9, "together": {"memory"}, "counts_files": True, "as_root": False}

@@ -28,7 +28,7 @@ from host_bridge.dispatcher import Dispatcher
 from host_bridge.host_end import BridgeServer, BridgeStats
 from selfcompact.errors import KernelDied, KernelStartError
 from selfcompact.kernel.channels import Channels
-from selfcompact.kernel.interpreter import inspect_interpreter
+from selfcompact.kernel.interpreter import Interpreter
 from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
 from selfcompact.kernel.process import OwnedProcess, StatusChannel, readable
 from selfcompact.kernel.provisioner import SandboxProvisioner
@@ -58,6 +58,8 @@ class Recipe:
     policy: SandboxPolicy
     workspace: Path
     dispatcher: Dispatcher
+    interpreter: Interpreter
+    """Found out before the first cell ran. It is not asked again: a cell may have changed what would answer."""
 
 
 class Generation:
@@ -243,7 +245,7 @@ class _Start:
 
     def _provision(self) -> SandboxProvisioner:
         settings, policy = self._recipe.settings, self._recipe.policy
-        python = inspect_interpreter(settings.python).executable
+        interpreter = self._recipe.interpreter
         inside_bridge = self._server.address
         endpoint = f"ipc://{INSIDE}/bridge/b" if policy.kind == "bwrap" else inside_bridge.endpoint
         address = replace(inside_bridge, endpoint=endpoint)
@@ -257,10 +259,11 @@ class _Start:
                 "HOST_BRIDGE_OUTPUT_TAIL": str(settings.output_tail_bytes),
             },
             "runtime": self._runtime,
+            "interpreter": interpreter,
             "status_fd": self._status.theirs.fileno(),
         }
         spec = KernelSpec(
-            argv=[str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+            argv=[str(interpreter.executable), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
             display_name="selfcompact",
             language="python",
             metadata={"kernel_provisioner": {"provisioner_name": "selfcompact", "config": config}},

@@ -25,6 +25,7 @@ from selfcompact.kernel.bwrap import find_bwrap
 from selfcompact.kernel.cell import Cell, OnOutput
 from selfcompact.kernel.environment import allowed
 from selfcompact.kernel.generation import KILL_WAIT_S, Generation, Recipe, run_generation
+from selfcompact.kernel.interpreter import inspect_interpreter
 from selfcompact.kernel.limits import limit_reached
 from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
 from selfcompact.kernel.result import CellResult, CellStatus
@@ -338,8 +339,8 @@ async def open_kernel(
         WorkspaceError: the workspace is no directory that can be used.
     """
     workspace = _usable(workspace, policy)
-    recipe = Recipe(settings, policy, workspace, dispatcher)
     sandbox = _describe(policy)
+    recipe = Recipe(settings, policy, workspace, dispatcher, inspect_interpreter(settings.python))
     failure: BaseException | None = None
     async with anyio.create_task_group() as tasks:
         kernel = Kernel(recipe, tasks, sandbox)

@@ -45,6 +45,10 @@ def writes(folder):
 def reads(path):
     try: return bool(open(path, "rb").read(1))
     except OSError: return False
+def opens(path):
+    try: os.close(os.open(path, os.O_WRONLY))
+    except OSError: return False
+    return True
 def refused(number, *arguments):
     ctypes.set_errno(0)
     return libc.syscall(number, *arguments) == -1 and ctypes.get_errno() == errno.EPERM
@@ -65,7 +69,8 @@ print(json.dumps(dict(
     abstract=reach(socket.AF_UNIX, "\\0" + given["abstract"]), dns=dns,
     workspace=writes("."), system=writes("/usr"), root=writes("/"), etc=writes("/etc"), tmp=writes("/tmp"),
     home=writes(os.path.expanduser("~")), file=reads(given["file"]), shadow=reads("/etc/shadow"),
-    canary=environs(), processes=sum(name.isdigit() for name in os.listdir("/proc")),
+    tunable=[path for path in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/sys/power/state")
+        if opens(path)], canary=environs(), processes=sum(name.isdigit() for name in os.listdir("/proc")),
     host_process=os.path.exists("/proc/%d/cmdline" % given["pid"]) and given["pid"] > 20
         and given["marker"].encode() in open("/proc/%d/environ" % given["pid"], "rb").read(),
     userns=refused(272 if x86 else 97, 0x10000000), keyring=refused(250 if x86 else 219, 0, 0, 0),
@@ -135,6 +140,7 @@ def judge(policy: SandboxPolicy, found: Mapping[str, Any]) -> tuple[ProbeRow, ..
         row("write", f"the workspace is {'writable' if writable else 'read-only'}", found["workspace"] == writable),
         row("write", "a private /tmp and home, in memory", found["tmp"] and found["home"]),
         row("write", "nothing else of the system", not (found["system"] or found["root"] or found["etc"])),
+        row("write", "no settings of the operating system", not found["tunable"], " ".join(found["tunable"])),
     ]
     if online:
         promise = "the host's network, with the services on its loopback"

@@ -14,6 +14,7 @@ import os
 import platform
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from selfcompact.kernel.sandbox import (
     memory_mounts,
 )
 from selfcompact.kernel.seccomp import seccomp_filter
+from selfcompact.kernel.settings_kept import SettingsKept
 
 INFO_TIMEOUT_S = 10.0
 """Bubblewrap says where its child is within milliseconds of its start."""
@@ -72,6 +74,7 @@ class SandboxProvisioner(KernelProvisionerBase):
     extra_environment = Dict(help="variables set beside the allowed ones").tag(config=True)
     runtime = AnyTrait(None, allow_none=True)
     status_fd = AnyTrait(None, allow_none=True)
+    interpreter = AnyTrait(None, allow_none=True, help="what was found out about the spec's interpreter")
 
     process: OwnedProcess | None = None
     group: ControlGroup | None = None
@@ -80,6 +83,7 @@ class SandboxProvisioner(KernelProvisionerBase):
     """Allowed variables that were not passed on because they look like keys."""
 
     _owns_runtime = False
+    _settings: SettingsKept | None = None
 
     @property
     def has_process(self) -> bool:
@@ -119,7 +123,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         """Start the kernel. The sandbox ends with the calling thread."""
         policy, runtime = self.settings, self.runtime
         workspace = _real(self.workspace or kwargs.get("cwd") or ".")
-        interpreter = inspect_interpreter(Path(cmd[0]))
+        interpreter = self.interpreter or inspect_interpreter(Path(cmd[0]))
         packages = kernel_side_packages()
         environment, self.held_back = self._environment(interpreter, policy, runtime, kwargs.get("env") or {})
         output = kwargs.get("stdout", subprocess.DEVNULL)
@@ -133,6 +137,8 @@ class SandboxProvisioner(KernelProvisionerBase):
             return self.connection_info
         bwrap = find_bwrap()
         scene = _look_around(workspace, interpreter, runtime, packages, counts_files=bwrap.counts_files)
+        self._settings = SettingsKept(workspace, policy)
+        scene = replace(scene, settings_dirs=self._settings.shown)
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             info, info_fd = _pipe(ours, theirs)
             block_fd, release = _pipe(theirs, ours)
@@ -235,6 +241,9 @@ class SandboxProvisioner(KernelProvisionerBase):
             self.parent.connection_file = ""
 
     def _forget(self) -> None:
+        if self._settings is not None:
+            self._settings.close()
+            self._settings = None
         if self.group is not None:
             self.group.remove()
         if self.process is not None:

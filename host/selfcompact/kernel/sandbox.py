@@ -20,6 +20,10 @@ INSIDE = Path("/run/selfcompact")
 HOME = Path("/home/agent")
 """A private, writable, empty home."""
 
+SETTINGS = ".selfcompact"
+"""The folder of a workspace that holds settings of the host. They name commands that the host runs, addresses that it
+sends keys to, and the sandbox of the next session; so a cell may read them, and not write them."""
+
 IN_MEMORY = (Path("/tmp"), Path("/dev/shm"), HOME)  # noqa: S108 - places inside
 """Private, writable places that end with the sandbox."""
 
@@ -52,6 +56,10 @@ ETC = (
 
 ETC_ONLINE = ("gai.conf", "host.conf", "resolv.conf")
 
+PROC_COVERED = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi")
+"""What root may write there is not asked of capabilities but of the user's number; bubblewrap covers it only where the
+directory itself is writable, which `/proc/sys` never is."""
+
 Access = Literal["ro-bind", "bind", "tmpfs", "symlink"]
 
 
@@ -81,6 +89,8 @@ class Scene:
     links: Mapping[Path, str]
     uid: int
     gid: int
+    settings_dirs: Mapping[Path, Path] = field(default_factory=dict)
+    """Directories with settings of the host that lie in writable places, and what is shown there, read-only."""
     memory_dirs: Mapping[Path, Path] = field(default_factory=dict)
     """Where, for each place in memory, its file system is mounted outside already. Empty: bubblewrap mounts them."""
 
@@ -105,6 +115,7 @@ def mounts(policy: SandboxPolicy, scene: Scene) -> tuple[Mount, ...]:
     needs = [path for path in scene.needs if not _inside(path, writable) and not _inside(path, map(Path, SYSTEM))]
     add(Mount("ro-bind", path, str(path)) for path in (*needs, *readable))
     add(Mount("bind", path, str(path)) for path in writable)
+    add(Mount("ro-bind", place, str(shown)) for place, shown in scene.settings_dirs.items())
     add([Mount("bind", INSIDE / "kernel", str(scene.kernel_dir))])
     add([Mount("ro-bind", INSIDE / "bridge", str(scene.bridge_dir))])
     add(Mount("ro-bind", INSIDE / "lib" / name, str(path)) for name, path in scene.packages.items())
@@ -134,6 +145,8 @@ def bwrap_argv(
     if block_fd is not None:
         argv += ["--block-fd", str(block_fd)]
     argv += ["--proc", "/proc", "--dev", "/dev"]
+    for place in PROC_COVERED:
+        argv += ["--ro-bind-try", place, place]
     for mount in mounts(policy, scene):
         argv += _arguments(mount, policy)
     argv += ["--remount-ro", "/", "--chdir", str(scene.workspace), "--", *command]
