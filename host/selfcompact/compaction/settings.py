@@ -84,6 +84,9 @@ class CompactionSettings(BaseModel):
     model: str | None = None
     """The summariser's own model; None: the session's model."""
 
+    channel: Literal["model", "native"] = "model"
+    """`native`: the summary is written by the provider's own compaction, where that gives a text (Anthropic)."""
+
     remote_endpoint: str | None = None
     """An address that writes summaries (see docs/summaries.md); None: a model is asked."""
 

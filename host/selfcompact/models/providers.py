@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import anyio
 from pydantic_ai import exceptions
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import (
+    CompactionPart,
     ModelResponse,
     PartDeltaEvent,
     PartStartEvent,
@@ -25,7 +26,7 @@ from pydantic_ai.messages import (
     ThinkingPartDelta,
 )
 from pydantic_ai.models import Model as LibraryModel
-from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
@@ -40,10 +41,10 @@ from selfcompact.errors import (
     RateLimited,
     Refused,
 )
-from selfcompact.messages import AssistantMessage, text_of
+from selfcompact.messages import AssistantMessage, TextContent, now_ms, text_of
 from selfcompact.models.model import Completed, ModelRequest, StreamEvent, TextDelta, ThinkingDelta
 from selfcompact.models.overflow import meaning_of, silently_overflowed
-from selfcompact.models.provider_messages import from_provider, to_provider
+from selfcompact.models.provider_messages import from_provider, to_provider, usage_of
 
 T = TypeVar("T")
 
@@ -102,10 +103,49 @@ class ProviderModel:
         Raises:
             ModelError: what the provider answered, by its meaning; `status` and `provider_message` are its own.
         """
-        try:
+        with self._errors_as_ours():
             async with self, aclosing(self._stream(request)) as events:
                 async for event in events:
                     yield event
+
+    @property
+    def native_compaction(self) -> Literal["text", "opaque"] | None:
+        """What the provider's own compaction gives for this model; None: there is none."""
+        if self._library_model.profile.get("anthropic_supports_on_demand_compaction", False):
+            return "text"
+        offers = type(self._library_model).compact_messages is not LibraryModel.compact_messages
+        return "opaque" if offers and self._library_model.system != "anthropic" else None
+
+    async def compact_natively(self, request: ModelRequest, focus: str) -> AssistantMessage:
+        """The provider's own summary of the request's messages, as the text of a message.
+
+        Raises:
+            ModelError: the provider failed, or gave no text.
+        """
+        context = ModelRequestContext(
+            model=self._library_model,
+            messages=to_provider(request.system, request.messages),
+            model_settings=self._settings(request),
+            model_request_parameters=_parameters(request),
+        )
+        with self._errors_as_ours():
+            async with self:
+                response = await self._in_time(self._library_model.compact_messages(context, instructions=focus))
+        texts = [part.content for part in response.parts if isinstance(part, CompactionPart) and part.content]
+        if not texts:
+            raise ModelError("the provider's compaction gave nothing that can be read; set compaction.channel to model")
+        return AssistantMessage(
+            content=tuple(TextContent(text=text) for text in texts),
+            provider=self.provider,
+            model=self.model_id,
+            usage=usage_of(response.usage),
+            timestamp=now_ms(),
+        )
+
+    @contextmanager
+    def _errors_as_ours(self) -> Iterator[None]:
+        try:
+            yield
         except exceptions.AgentRunError as error:
             # Some servers quote the key they refused; the library's error would carry it into tracebacks.
             quotes_a_key = self._redact(_everything(error)) != _everything(error)

@@ -197,7 +197,7 @@ def default_summariser(model: Model, settings: Settings, *, cache_key: str | Non
         UsageError: the settings name a model that cannot be used.
     """
     compaction = settings.compaction
-    named = compaction.model is not None or compaction.remote_endpoint is not None
+    named = compaction.model is not None or compaction.remote_endpoint is not None or compaction.channel == "native"
     if isinstance(model, ScriptedModel) and not model.summarises and not named:
         return OfflineSummariser()
 

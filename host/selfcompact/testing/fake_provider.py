@@ -23,8 +23,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from selfcompact.testing.replies import Answer, Fault, Reply
-from selfcompact.testing.wire_anthropic import message_events
-from selfcompact.testing.wire_openai import chat_chunks, response_events
+from selfcompact.testing.wire_anthropic import compaction_message, message_events
+from selfcompact.testing.wire_openai import chat_chunks, compacted_response, response_events
 
 NO_ANSWER_LEFT = Fault(500, {"error": {"message": "the fake provider has no answer left", "type": "server_error"}})
 
@@ -141,6 +141,10 @@ class FakeProvider:
             if isinstance(answer.body, str):
                 return PlainTextResponse(answer.body, answer.status, headers=dict(answer.headers))
             return JSONResponse(dict(answer.body), answer.status, headers=dict(answer.headers))
+        if received.path.endswith("/responses/compact"):
+            return JSONResponse(compacted_response(answer, len(self._state.requests)))
+        if "compaction" in received.body:
+            return JSONResponse(compaction_message(answer, len(self._state.requests), str(received.body.get("model"))))
         stream = self._stream(answer, received)
         return StreamingResponse(stream, media_type="text/event-stream")
 

@@ -62,3 +62,24 @@ def message_events(reply: Reply, number: int, model: str) -> Iterator[bytes]:
     stop = STOPS.get(finish, finish) or None
     yield event("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage={"output_tokens": output})
     yield event("message_stop")
+
+
+def compaction_message(reply: Reply, number: int, model: str) -> dict[str, Any]:
+    """A reply's text as the answer to a request for compaction; empty text is a compaction that failed."""
+    prompt, output = reply.usage or (0, 0)
+    block = {"type": "compaction", "content": reply.text or None, "signature": f"signed-{number}"}
+    return {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [block],
+        "stop_reason": "compaction",
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": prompt - reply.cached,
+            "cache_read_input_tokens": reply.cached,
+            "cache_creation_input_tokens": 0,
+            "output_tokens": output,
+        },
+    }

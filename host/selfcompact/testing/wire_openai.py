@@ -132,3 +132,14 @@ def _response_usage(reply: Reply) -> dict[str, Any] | None:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": prompt + output,
     }
+
+
+def compacted_response(reply: Reply, number: int) -> dict[str, Any]:
+    """The answer to a request for compaction: an item that only OpenAI can read. The text does not appear in it."""
+    return {
+        "id": f"resp_{number}",
+        "object": "response.compaction",
+        "created_at": CREATED,
+        "output": [{"id": f"cmp_{number}", "type": "compaction", "encrypted_content": f"gAAAA-{number}"}],
+        "usage": _response_usage(reply),
+    }
