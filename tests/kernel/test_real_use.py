@@ -32,6 +32,7 @@ ours = pytest.mark.skipif(bool(KERNEL_PYTHON), reason="needs what is installed b
 
 
 @ours
+@pytest.mark.slow
 async def test_numbers_tables_and_figures_work_and_a_figure_is_an_image(opened: OpenKernel) -> None:
     async with opened() as kernel:
         tables = await kernel.execute(
@@ -168,6 +169,7 @@ async def test_a_version_managers_interpreter_works_by_itself_by_its_shim_and_be
 
 
 @ours
+@pytest.mark.slow
 async def test_a_prefix_as_conda_makes_it_works(opened: OpenKernel) -> None:
     """No pyvenv.cfg; `bin/python` is a link; libraries and data lie in the prefix itself."""
     prefix = Path.home() / "miniconda3" / "envs" / "science"
