@@ -27,3 +27,10 @@ def test_the_examples_of_the_page_pass_in_a_project_of_their_own(tmp_path: Path)
     )
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout
+
+
+def test_the_plugin_needs_no_web_server(tmp_path: Path) -> None:
+    """Pytest loads it in every project of an environment that has selfcompact."""
+    program = "import sys; sys.modules['starlette'] = sys.modules['uvicorn'] = None; import selfcompact.testing.plugin"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -12,6 +12,7 @@ from selfcompact.compaction.ledger import Ledger
 from selfcompact.compaction.plan import Plan, Skip, plan
 from selfcompact.compaction.secrets import secret_values
 from selfcompact.compaction.settings import CompactionSettings, settings_for_window
+from selfcompact.compaction.style import style_of
 from selfcompact.compaction.summarise import Summary, summarise
 from selfcompact.compaction.summarisers import Summariser
 from selfcompact.entries import CompactionEntry
@@ -48,6 +49,7 @@ def plan_file(
         SessionFileError: the file cannot be read or is no session of our version.
         SettingsError: a setting does not fit the window, or names a style that is not there.
     """
+    style_of(settings)  # a style that is not there is an error also when there is nothing to do
     fitting = settings_for_window(settings, window)
     ledger = Ledger(read_live(path).entries)
     return FilePlan(path, fitting, window, ledger, plan(ledger, fitting, window, instructions=instructions))

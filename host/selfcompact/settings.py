@@ -38,6 +38,11 @@ PRIME_FILE = Path(".prime/agent/settings.json")
 """Operators of the system that defined these compaction settings keep them here; no second copy is needed."""
 
 
+_NOT_FROM_CELLS = frozenset({"hooks", "remote_endpoint", "remote_token_variable"})
+"""What is not taken from that file in a workspace: cells can write it there, and these run commands on the host and
+send keys away. Our own file is kept from them."""
+
+
 class LogSettings(BaseModel):
     """The `log` object of the settings."""
 
@@ -111,7 +116,7 @@ def load_settings(
     home = home or Path.home()
     layers = [
         _prime_layer(home / PRIME_FILE),
-        _prime_layer(workspace / PRIME_FILE),
+        _prime_layer(workspace / PRIME_FILE, left_out=_NOT_FROM_CELLS),
         _file_layer(user_file or user_settings_file()),
         _file_layer(workspace / PROJECT_FILE),
         *_environment_layers(env),
@@ -272,12 +277,16 @@ def _file_layer(path: Path) -> _Layer:
     return _Layer(str(path), _read_json(path))
 
 
-def _prime_layer(path: Path) -> _Layer:
+def _prime_layer(path: Path, left_out: frozenset[str] = frozenset()) -> _Layer:
     """Only the keys of its `compaction` object that we share: the rest of that file belongs to another program."""
     compaction = _read_json(path).get("compaction")
     if not isinstance(compaction, dict):
         return _Layer(str(path), {})
-    shared = {key: value for key, value in compaction.items() if to_snake(key) in CompactionSettings.model_fields}
+    shared = {
+        key: value
+        for key, value in compaction.items()
+        if to_snake(key) in CompactionSettings.model_fields.keys() - left_out
+    }
     return _Layer(str(path), {"compaction": shared})
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
 
 import selfcompact as sc
+from selfcompact.models.scripted import Step, StepSource
 
 from .conftest import OpenSession
 from .helpers import FILL, fill, of_type, outputs
@@ -40,18 +42,22 @@ async def test_the_project_file_switches_the_skill_off_and_on_at_the_next_bounda
     file = workspace / ".selfcompact/settings.json"
     file.parent.mkdir()
     file.write_text('{"compaction": {"agentCallable": true, "keepRecentTokens": 300}}')
-    write = "import pathlib\npathlib.Path('.selfcompact/settings.json').write_text('''{}''')"
     call = "try:\n    print(await compact.status() is not None)\nexcept RuntimeError as error:\n    print(error)"
     off, on = (json.dumps({"compaction": {"agentCallable": value, "keepRecentTokens": 300}}) for value in (False, True))
-    steps = [
-        sc.cell(write.format(off)),
-        sc.cell(call),
-        sc.cell(write.format("{broken")),
-        sc.cell(call),
-        sc.cell(write.format(on)),
-        sc.cell(call),
-        sc.say("ok"),
-    ]
+
+    def written(text: str) -> StepSource:
+        """The operator changes the file, which a cell may not, while a turn goes on."""
+
+        def step(_messages: Sequence[sc.Message]) -> Step:
+            file.write_text(text)
+            return sc.cell("'a turn'")
+
+        return step
+
+    steps: list[StepSource] = []
+    for text in (off, "{broken", on):
+        steps += [written(text), sc.cell(call)]
+    steps.append(sc.say("ok"))
     model = sc.ScriptedModel(steps)
     async with sc.open_session(model, workspace=workspace, session_file=workspace / "s.jsonl") as session:
         stream = session.events()

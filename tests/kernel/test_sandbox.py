@@ -24,7 +24,9 @@ from .conftest import KERNEL_PYTHON, OpenKernel
 async def test_every_line_of_the_table_holds(workspace: Path, profile: str) -> None:
     settings = KernelSettings(python=Path(KERNEL_PYTHON) if KERNEL_PYTHON else None)
     rows = await probe_sandbox(settings, SandboxPolicy(profile=profile), workspace=workspace)  # type: ignore[arg-type]
-    assert [row for row in rows if not row.verified] == []
+    assert [row for row in rows if row.verified is False] == []
+    # What needs a control group is not promised where none can be made, and is then said not to be.
+    assert {row.topic for row in rows if row.verified is None} <= {"limit"}
     assert len(rows) > 15
     assert {row.topic for row in rows} == {"read", "write", "reach", "use", "limit"}
 
@@ -34,9 +36,15 @@ def test_a_line_that_does_not_hold_is_shown_as_such() -> None:
         ("loopback", "abstract", "dns", "system", "root", "etc", "file", "shadow", "canary", "host_process"), True
     )
     found |= dict.fromkeys(("workspace", "tmp", "home", "userns", "keyring"), False)
+    found |= {"tunable": ["/proc/sysrq-trigger"]}
     found |= {"devices": ["sda"], "sockets": ["b", "x"], "processes": 9, "seccomp": "0", "capabilities": "1"}
     found |= {"privileges": "0", "memory": -1, "file_size": -1, "open_files": -1, "processes_max": -1}
-    assert not any(row.verified for row in judge(SandboxPolicy(), found))
+    found |= {"tmp_files": 10**9, "together": {"memory"}, "counts_files": True, "as_root": False}
+    held = [row.promise for row in judge(SandboxPolicy(), found) if row.verified is not False]
+    assert held == [f"memory of all together: {8 * 2**30:,}"]
+    found |= {"together": set(), "counts_files": False, "as_root": True}
+    unpromised = [row.promise.split(":")[0] for row in judge(SandboxPolicy(), found) if row.verified is None]
+    assert unpromised == ["processes", "files in /tmp", "memory of all together"]
 
 
 async def test_without_a_sandbox_nothing_is_promised(workspace: Path) -> None:
@@ -121,37 +129,6 @@ print(sorted({name for name, result in calls.items() if result not in ("EPERM", 
         assert (await kernel.execute(code)).text == "[]"
 
 
-async def test_a_fork_bomb_is_bounded_and_the_next_cell_works(opened: OpenKernel) -> None:
-    code = """
-import os, signal, time
-children = []
-try:
-    while len(children) < 400:
-        child = os.fork()
-        if child == 0:
-            time.sleep(60); os._exit(0)
-        children.append(child)
-except OSError as error:
-    print(type(error).__name__, error.errno)
-for child in children:
-    os.kill(child, signal.SIGKILL); os.waitpid(child, 0)
-"""
-    async with opened({"processes": 100}) as kernel:
-        result = await kernel.execute(code)
-        if result.text == "" and os.getuid() == 0 and not os.access("/sys/fs/cgroup/pids", os.W_OK):
-            pytest.skip("root has no limit of processes where no control group can be made")
-        assert result.text == "BlockingIOError 11"
-        assert (await kernel.execute("1 + 1")).text == "2"
-
-
-async def test_files_that_grow_too_large_are_an_error_that_says_so(opened: OpenKernel) -> None:
-    async with opened({"file_size": "1MiB", "tmp_size": "8MiB"}) as kernel:
-        assert "File too large" in (await kernel.execute("open('big', 'wb').write(b'x' * 2**21)")).text
-        full = await kernel.execute("for n in range(20): open(f'/tmp/{n}', 'wb').write(b'x' * 2**20)")
-        assert "No space left" in full.text
-        assert (await kernel.execute("1 + 1")).text == "2"
-
-
 async def test_more_memory_than_the_sandbox_may_have_ends_the_kernel_with_a_sentence(opened: OpenKernel) -> None:
     """FAULTS 97: several processes together, which no limit of a single one would stop."""
     code = """
@@ -187,24 +164,6 @@ async def test_another_kernels_bridge_and_sockets_cannot_be_reached(opened: Open
         assert forged.error_name == "BridgeTimeout"
         assert first.bridge.stats.bad_signature >= 1
         assert second.bridge.stats.bad_signature == 0
-
-
-async def test_real_work_stays_pleasant(opened: OpenKernel, workspace: Path) -> None:
-    """Shells, children, pools of processes by spawn and by fork, and git."""
-    (workspace / "work.py").write_text("def double(n): return 2 * n\n")
-    async with opened() as kernel:
-        assert (await kernel.execute("!echo from a shell")).text == "from a shell"
-        assert (await kernel.execute("%%bash\nfor n in 1 2; do echo $n; done")).text == "1\n2"
-        pools = await kernel.execute(
-            "import multiprocessing, work\n"
-            "[multiprocessing.get_context(how).Pool(2).map(work.double, [1, 2]) for how in ('fork', 'spawn')]",
-            timeout_s=40,
-        )
-        assert pools.text == "[[2, 4], [2, 4]]"
-        git = await kernel.execute(
-            "!git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m one && git log --oneline"
-        )
-        assert git.text.endswith("one") or "git: not found" in git.text
 
 
 def scene(**change: Any) -> Scene:

@@ -72,6 +72,9 @@ class KernelApp(IPKernelApp):
             super().init_iopub(context)
         finally:
             del context.sockopts[zmq.SNDHWM]
+        # Its thread opens this socket when it first sends something. A cell may have used up all descriptors by then.
+        thread: Any = self.iopub_thread
+        thread.schedule(lambda: thread._event_pipe)
 
     def init_code(self) -> None:
         """Import the skill under its name before anything runs, hidden from `%who` and from the list of names."""

@@ -14,6 +14,7 @@ from ipykernel.ipkernel import IPythonKernel
 from IPython.core.error import StdinNotImplementedError
 
 from host_bridge.inside.clip import clip
+from host_bridge.inside.limits import spare_descriptors_kept
 from host_bridge.inside.shell import AgentShell, capped_streams, clip_traceback
 
 OMITTED_KEY = "host_bridge_omitted"
@@ -66,9 +67,10 @@ class AgentKernel(IPythonKernel):
         **more: Any,
     ) -> dict[str, Any]:
         """Run a cell, then send what its streams keep back, so that it arrives before the reply."""
-        reply: dict[str, Any] = await super().do_execute(
-            code, silent, store_history, user_expressions, allow_stdin, **more
-        )
+        with spare_descriptors_kept():
+            reply: dict[str, Any] = await super().do_execute(
+                code, silent, store_history, user_expressions, allow_stdin, **more
+            )
         if "evalue" in reply:
             reply["evalue"] = clip(str(reply["evalue"]))
             reply["traceback"] = clip_traceback(reply.get("traceback") or [])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -17,8 +20,11 @@ from selfcompact.compact_file import FileCompaction, FilePlan, append_compaction
 from selfcompact.compaction.channels import chosen_summariser
 from selfcompact.compaction.plan import Plan, Skip
 from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, Summariser
+from selfcompact.entries import FORMAT_VERSION
 from selfcompact.errors import SessionFileError, UsageError
 from selfcompact.log.blobs import blob_folder
+from selfcompact.log.fork import migrate_session
+from selfcompact.log.reading import read_header
 from selfcompact.models.model import Model
 from selfcompact.models.registry import configured_model
 from selfcompact.models.scripted import ScriptedModel
@@ -66,26 +72,55 @@ def compact(
     wished = {"style": style, "keep_recent_tokens": keep_recent}
     changes = {key: value for key, value in wished.items() if value is not None}
     settings = loaded.compaction.model_copy(update=changes)
-    file_plan = plan_file(file, settings, window=window or loaded.context_window, instructions=instructions)
+    with _current_version(file, in_place=in_place) as source:
+        planned = plan_file(source, settings, window=window or loaded.context_window, instructions=instructions)
+        _carry_out(
+            planned,
+            source,
+            output or (file if in_place else None),
+            None if dry_run else _summariser(model, loaded, offline=offline),
+            full=full,
+        )
+
+
+@contextmanager
+def _current_version(file: Path, *, in_place: bool) -> Iterator[Path]:
+    """The file itself, or, when it is of an older version, a migrated copy that is gone afterwards."""
+    if read_header(file).version >= FORMAT_VERSION:
+        yield file
+        return
+    if in_place:
+        raise SessionFileError(file, "is of an older version, which is never changed in place; name an --output")
+    with tempfile.TemporaryDirectory(prefix="selfcompact-") as folder:
+        yield migrate_session(file, Path(folder) / file.name)
+
+
+def _carry_out(
+    file_plan: FilePlan, source: Path, target: Path | None, summariser: Summariser | None, *, full: bool
+) -> None:
+    """Show the plan; with a summariser also compact, write the result to the target, and show it."""
     console = Console()
     if isinstance(file_plan.planned, Skip):
         console.print(f"nothing to do: {file_plan.planned.reason}")
         return
     _show_plan(console, file_plan, file_plan.planned)
-    if dry_run:
+    if summariser is None:
         return
-    done = anyio.run(compact_planned, file_plan, file_plan.planned, _summariser(model, loaded, offline=offline))
-    if output is not None:
-        try:
-            shutil.copyfile(file, output)
-            if blob_folder(file).is_dir():
-                shutil.copytree(blob_folder(file), blob_folder(output), dirs_exist_ok=True)
-        except OSError as error:
-            raise SessionFileError(output, f"cannot be written ({error.strerror}); name another file") from error
-    target = output or (file if in_place else None)
+    done = anyio.run(compact_planned, file_plan, file_plan.planned, summariser)
     if target is not None:
+        if target != source:
+            _copy(source, target)
         append_compaction(target, done)
     _show_done(console, done, target, full=full)
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        shutil.copyfile(source, target)
+        if blob_folder(source).is_dir():
+            shutil.copytree(blob_folder(source), blob_folder(target), dirs_exist_ok=True)
+    except OSError as error:
+        raise SessionFileError(target, f"cannot be written ({error.strerror}); name another file") from error
 
 
 def _summariser(model: str | None, settings: Settings, *, offline: bool) -> Summariser:
@@ -110,6 +145,8 @@ def _show_plan(console: Console, file_plan: FilePlan, planned: Plan) -> None:
     if planned.is_split_turn:
         console.print(kept_line("split turn", f"{len(planned.turn_prefix):,} messages of its beginning"))
     kept = f"{len(planned.kept):,} messages from entry {planned.first_kept_entry_id} on, {planned.kept_tokens:,} tokens"
+    if planned.user_messages:
+        kept = f"{len(planned.user_messages):,} messages of the user"
     console.print(kept_line("kept", kept))
     console.print(kept_line("expected", f"about {planned.expected_tokens_after:,} tokens afterwards"))
     console.print(kept_line("style", file_plan.settings.style))

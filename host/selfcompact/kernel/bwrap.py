@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from selfcompact.errors import SandboxUnavailable
+from selfcompact.kernel import memory_stage
 
 MIN_VERSION = (0, 8, 0)
 """The first with --disable-userns and --size together; it is in every distribution since 2023."""
@@ -26,6 +30,9 @@ class Bwrap:
 
     path: Path
     version: tuple[int, ...]
+    counts_files: bool = False
+    """Whether `memory_stage` can mount file systems with a limited number of files for it. It cannot where only
+    bubblewrap itself is allowed to make user namespaces."""
 
 
 def find_bwrap() -> Bwrap:
@@ -60,7 +67,7 @@ def _find(on_path: str | None) -> Bwrap:
             continue
         problem = _try(candidate)
         if not problem:
-            return Bwrap(Path(candidate), version)
+            return Bwrap(Path(candidate), version, counts_files=not _try(candidate, staged=True))
     raise SandboxUnavailable(*explain(problem))
 
 
@@ -104,10 +111,26 @@ def _version(path: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match[1].split(".")) if match else ()
 
 
-def _try(path: str) -> str:
+def stage_argv(mounts: Sequence[tuple[str, str]], argv: Sequence[str]) -> list[str]:
+    """The command line that makes these mounts in namespaces of its own, and then becomes `argv`."""
+    return [sys.executable, "-I", "-S", str(Path(memory_stage.__file__).absolute()), json.dumps(mounts), *argv]
+
+
+def _try(path: str, *, staged: bool = False) -> str:
     """What bubblewrap says when it is asked for the namespaces a kernel gets; empty when it works."""
+    if staged:
+        with tempfile.TemporaryDirectory(prefix="selfcompact-") as folder:
+            return _run(stage_argv([(folder, "nr_inodes=100")], _trial(path)))
+    return _run(_trial(path))
+
+
+def _trial(path: str) -> list[str]:
     argv = [path, "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]
     argv += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--", "/bin/true"]  # noqa: S108 - a place inside the sandbox
+    return argv
+
+
+def _run(argv: Sequence[str]) -> str:
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=TRY_TIMEOUT_S)
     except (OSError, subprocess.SubprocessError) as error:

@@ -28,7 +28,7 @@ from host_bridge.dispatcher import Dispatcher
 from host_bridge.host_end import BridgeServer, BridgeStats
 from selfcompact.errors import KernelDied, KernelStartError
 from selfcompact.kernel.channels import Channels
-from selfcompact.kernel.interpreter import inspect_interpreter
+from selfcompact.kernel.interpreter import Interpreter
 from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
 from selfcompact.kernel.process import OwnedProcess, StatusChannel, readable
 from selfcompact.kernel.provisioner import SandboxProvisioner
@@ -58,6 +58,8 @@ class Recipe:
     policy: SandboxPolicy
     workspace: Path
     dispatcher: Dispatcher
+    interpreter: Interpreter
+    """Found out before the first cell ran. It is not asked again: a cell may have changed what would answer."""
 
 
 class Generation:
@@ -71,10 +73,13 @@ class Generation:
         stats: BridgeStats,
         directories: tuple[Path, Path],
         out_of_memory: Callable[[], bool],
+        together: frozenset[str],
     ) -> None:
         self.number, self.process, self.channels, self.stats = number, process, channels, stats
         self._directories = directories
         self.out_of_memory = out_of_memory
+        self.together = together
+        """What a control group limits for all processes together: `pids`, `memory`, both or none."""
         self.pid = process.pid
         self.stop, self.dead, self.closed = anyio.Event(), anyio.Event(), anyio.Event()
         self.death: KernelDied | None = None
@@ -144,6 +149,8 @@ def _death(code: int, number: int, *, out_of_memory: bool) -> KernelDied:
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         reason = f"its process was ended by {name}"
+        if -code == signal.SIGXCPU:
+            reason += ", because its seconds of a processor were used up (sandbox.cpuSeconds)"
         if -code == signal.SIGKILL:
             reason += " (the memory of the machine may have run out)"
         return KernelDied(reason, signal=-code, generation=number)
@@ -201,7 +208,15 @@ class _Start:
             send=lambda kind, content: channels.send("control", kind, content),
         )
         channels.on_comm = comm.receive
-        return Generation(number, process, channels, self._server.stats, directories, provisioner.out_of_memory)
+        return Generation(
+            number,
+            process,
+            channels,
+            self._server.stats,
+            directories,
+            provisioner.out_of_memory,
+            provisioner.together,
+        )
 
     def failed(self, problem: str) -> KernelStartError:
         """The error that says how far the start came."""
@@ -230,7 +245,7 @@ class _Start:
 
     def _provision(self) -> SandboxProvisioner:
         settings, policy = self._recipe.settings, self._recipe.policy
-        python = inspect_interpreter(settings.python).executable
+        interpreter = self._recipe.interpreter
         inside_bridge = self._server.address
         endpoint = f"ipc://{INSIDE}/bridge/b" if policy.kind == "bwrap" else inside_bridge.endpoint
         address = replace(inside_bridge, endpoint=endpoint)
@@ -244,10 +259,11 @@ class _Start:
                 "HOST_BRIDGE_OUTPUT_TAIL": str(settings.output_tail_bytes),
             },
             "runtime": self._runtime,
+            "interpreter": interpreter,
             "status_fd": self._status.theirs.fileno(),
         }
         spec = KernelSpec(
-            argv=[str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+            argv=[str(interpreter.executable), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
             display_name="selfcompact",
             language="python",
             metadata={"kernel_provisioner": {"provisioner_name": "selfcompact", "config": config}},

@@ -17,7 +17,8 @@ ASK_TIMEOUT_S = 20.0
 _ASK = """
 import importlib.util, json, sys
 print(json.dumps({
-    "version": sys.version_info[:3], "prefixes": [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix],
+    "executable": sys.executable, "version": sys.version_info[:3],
+    "prefixes": [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix],
     "path": [p for p in sys.path if p], "ipykernel": importlib.util.find_spec("ipykernel") is not None,
 }))
 """
@@ -70,8 +71,10 @@ def _inspect(path: Path, _stamp: int) -> Interpreter:
         raise KernelStartError(
             "interpreter", f"{path} has no ipykernel; install it with: {path} -m pip install ipykernel"
         )
-    found = [*answer["prefixes"], *answer["path"], *_links(path)]
-    return Interpreter(path, version, _existing(found))
+    # A shim is a script that looks up the interpreter; what it needs for that is not in the sandbox.
+    executable = Path(answer["executable"] or path)
+    found = [*answer["prefixes"], *answer["path"], *_links(executable)]
+    return Interpreter(executable, version, _existing(found))
 
 
 def _links(path: Path) -> list[str]:

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -25,6 +25,8 @@ from selfcompact.kernel.bwrap import find_bwrap
 from selfcompact.kernel.cell import Cell, OnOutput
 from selfcompact.kernel.environment import allowed
 from selfcompact.kernel.generation import KILL_WAIT_S, Generation, Recipe, run_generation
+from selfcompact.kernel.interpreter import inspect_interpreter
+from selfcompact.kernel.limits import limit_reached
 from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
 from selfcompact.kernel.result import CellResult, CellStatus
 from selfcompact.kernel.snapshot import (
@@ -104,6 +106,11 @@ class Kernel:
         return self._sandbox
 
     @property
+    def limited_together(self) -> frozenset[str]:
+        """What is limited for all processes of the sandbox together: `pids`, `memory`, both or none."""
+        return self._current.together if self._current is not None else frozenset()
+
+    @property
     def busy(self) -> bool:
         """Whether a cell is running."""
         return self._cell is not None
@@ -130,13 +137,12 @@ class Kernel:
             finally:
                 generation.channels.forget_cell(message_id)
                 self._cell = None
-            notes = [note, self._account(generation, cell)]
-            return cell.result(
-                status,
-                generation=generation.number,
-                note=" ".join(text for text in notes if text) or None,
-                late=late,
-            )
+            if status == "timeout":
+                limit_s = timeout_s or self._recipe.settings.cell_timeout_s
+                note = _joined(note, f"The cell ran longer than its limit of {limit_s:g} s and was stopped.")
+            result = cell.result(status, generation=generation.number, late=late)
+            limit = limit_reached(self._recipe.policy, result.error_name, result.error_value, result.text)
+            return replace(result, note=_joined(note, self._account(generation, cell), limit))
 
     async def interrupt(self) -> None:
         """Stop the running cell and return when it has stopped; without one this does nothing. Takes a few seconds
@@ -309,6 +315,10 @@ class Kernel:
                 await generation.closed.wait()
 
 
+def _joined(*notes: str | None) -> str | None:
+    return " ".join(text for text in notes if text) or None
+
+
 @dataclass(frozen=True)
 class BridgeView:
     """What can be seen of a kernel's bridge from outside."""
@@ -329,8 +339,8 @@ async def open_kernel(
         WorkspaceError: the workspace is no directory that can be used.
     """
     workspace = _usable(workspace, policy)
-    recipe = Recipe(settings, policy, workspace, dispatcher)
     sandbox = _describe(policy)
+    recipe = Recipe(settings, policy, workspace, dispatcher, inspect_interpreter(settings.python))
     failure: BaseException | None = None
     async with anyio.create_task_group() as tasks:
         kernel = Kernel(recipe, tasks, sandbox)

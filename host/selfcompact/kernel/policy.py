@@ -60,6 +60,8 @@ class SandboxPolicy(_Value):
     """Descriptors of one process."""
     tmp_size: ByteSize | None = Field(default=ByteSize(_GIB))
     """What fits into the private /tmp, /home and /dev/shm, each; it is kept in memory."""
+    tmp_files: int | None = Field(default=200_000, ge=100)
+    """How many files and directories each of these may hold; an empty one takes a kilobyte of memory."""
     cpu_seconds: int | None = Field(default=None, ge=1)
     """CPU time of one process, over its whole life. Off by default: cells have their own limit in seconds."""
 

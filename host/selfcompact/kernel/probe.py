@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from host_bridge.dispatcher import Dispatcher
+from selfcompact.kernel.bwrap import find_bwrap
 from selfcompact.kernel.kernel import open_kernel
 from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
 
@@ -44,6 +45,10 @@ def writes(folder):
 def reads(path):
     try: return bool(open(path, "rb").read(1))
     except OSError: return False
+def opens(path):
+    try: os.close(os.open(path, os.O_WRONLY))
+    except OSError: return False
+    return True
 def refused(number, *arguments):
     ctypes.set_errno(0)
     return libc.syscall(number, *arguments) == -1 and ctypes.get_errno() == errno.EPERM
@@ -64,7 +69,8 @@ print(json.dumps(dict(
     abstract=reach(socket.AF_UNIX, "\\0" + given["abstract"]), dns=dns,
     workspace=writes("."), system=writes("/usr"), root=writes("/"), etc=writes("/etc"), tmp=writes("/tmp"),
     home=writes(os.path.expanduser("~")), file=reads(given["file"]), shadow=reads("/etc/shadow"),
-    canary=environs(), processes=sum(name.isdigit() for name in os.listdir("/proc")),
+    tunable=[path for path in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/sys/power/state")
+        if opens(path)], canary=environs(), processes=sum(name.isdigit() for name in os.listdir("/proc")),
     host_process=os.path.exists("/proc/%d/cmdline" % given["pid"]) and given["pid"] > 20
         and given["marker"].encode() in open("/proc/%d/environ" % given["pid"], "rb").read(),
     userns=refused(272 if x86 else 97, 0x10000000), keyring=refused(250 if x86 else 219, 0, 0, 0),
@@ -72,6 +78,7 @@ print(json.dumps(dict(
     devices=sorted(os.listdir("/dev")), sockets=sorted(os.listdir("/run/selfcompact/bridge")),
     memory=resource.getrlimit(resource.RLIMIT_AS)[0], file_size=resource.getrlimit(resource.RLIMIT_FSIZE)[0],
     open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    tmp_files=max(os.statvfs(path).f_files for path in ("/tmp", "/dev/shm", os.path.expanduser("~"))),
     processes_max=resource.getrlimit(resource.RLIMIT_NPROC)[0],
 )))
 """
@@ -107,11 +114,13 @@ async def probe_sandbox(settings: KernelSettings, policy: SandboxPolicy, *, work
         return (ProbeRow("sandbox", "there is none: cells run with all your rights", None),)
     with _bait() as given:
         async with open_kernel(settings, policy, workspace=workspace, dispatcher=Dispatcher()) as kernel:
+            together = kernel.limited_together
             result = await kernel.execute(_CODE.format(given=json.dumps(given)), timeout_s=PROBE_TIMEOUT_S)
     try:
         found = json.loads(result.text)
     except ValueError:
         return (ProbeRow("sandbox", "it can be tried from inside", False, result.text[-500:]),)
+    found |= {"together": together, "counts_files": find_bwrap().counts_files, "as_root": os.getuid() == 0}
     return judge(policy, found)
 
 
@@ -131,6 +140,7 @@ def judge(policy: SandboxPolicy, found: Mapping[str, Any]) -> tuple[ProbeRow, ..
         row("write", f"the workspace is {'writable' if writable else 'read-only'}", found["workspace"] == writable),
         row("write", "a private /tmp and home, in memory", found["tmp"] and found["home"]),
         row("write", "nothing else of the system", not (found["system"] or found["root"] or found["etc"])),
+        row("write", "no settings of the operating system", not found["tunable"], " ".join(found["tunable"])),
     ]
     if online:
         promise = "the host's network, with the services on its loopback"
@@ -148,10 +158,26 @@ def judge(policy: SandboxPolicy, found: Mapping[str, Any]) -> tuple[ProbeRow, ..
         row("use", "no devices but the harmless ones", not odd_devices, " ".join(odd_devices)),
     ]
     limits = (("memory", "memory"), ("file_size", "file_size"), ("open_files", "open_files"))
-    for name, key in (*limits, ("processes", "processes_max")):
+    for name, key in limits:
         limit = getattr(policy, name)
         if limit is not None:
             rows.append(row("limit", f"{name.replace('_', ' ')}: {int(limit):,}", 0 <= found[key] <= int(limit)))
+    if policy.processes is not None:
+        if "pids" in found["together"] or not found["as_root"]:
+            held = 0 <= found["processes_max"] <= policy.processes
+            rows.append(row("limit", f"processes: {policy.processes:,}", held))
+        else:
+            rows.append(ProbeRow("limit", "processes: none, as root without a control group", None))
+    if policy.tmp_files is not None:
+        if found["counts_files"]:
+            held = 0 < found["tmp_files"] <= policy.tmp_files
+            rows.append(row("limit", f"files in /tmp, in the home and in /dev/shm: {policy.tmp_files:,} each", held))
+        else:
+            rows.append(ProbeRow("limit", "files in /tmp: only by memory, as namespaces are bubblewrap's alone", None))
+    if policy.memory is not None and "memory" not in found["together"]:
+        rows.append(ProbeRow("limit", "memory of all together: none, without a control group", None))
+    elif policy.memory is not None:
+        rows.append(row("limit", f"memory of all together: {int(policy.memory):,}", holds=True))
     return tuple(rows)
 
 

@@ -14,6 +14,7 @@ import os
 import platform
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,25 @@ from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, Unicode
 
 from selfcompact.kernel import environment as env_rules
-from selfcompact.kernel.bwrap import find_bwrap
+from selfcompact.kernel.bwrap import find_bwrap, stage_argv
 from selfcompact.kernel.cgroup import ControlGroup, make_control_group
 from selfcompact.kernel.interpreter import Interpreter, inspect_interpreter
 from selfcompact.kernel.policy import SandboxPolicy
 from selfcompact.kernel.process import OwnedProcess, read_info, start
 from selfcompact.kernel.runtime import RuntimeDirectory, kernel_side_packages, make_runtime_directory
-from selfcompact.kernel.sandbox import ETC, ETC_ONLINE, HOME, INSIDE, SYSTEM, Scene, bwrap_argv
+from selfcompact.kernel.sandbox import (
+    ETC,
+    ETC_ONLINE,
+    HOME,
+    IN_MEMORY,
+    INSIDE,
+    SYSTEM,
+    Scene,
+    bwrap_argv,
+    memory_mounts,
+)
 from selfcompact.kernel.seccomp import seccomp_filter
+from selfcompact.kernel.settings_kept import SettingsKept
 
 INFO_TIMEOUT_S = 10.0
 """Bubblewrap says where its child is within milliseconds of its start."""
@@ -62,6 +74,7 @@ class SandboxProvisioner(KernelProvisionerBase):
     extra_environment = Dict(help="variables set beside the allowed ones").tag(config=True)
     runtime = AnyTrait(None, allow_none=True)
     status_fd = AnyTrait(None, allow_none=True)
+    interpreter = AnyTrait(None, allow_none=True, help="what was found out about the spec's interpreter")
 
     process: OwnedProcess | None = None
     group: ControlGroup | None = None
@@ -70,6 +83,7 @@ class SandboxProvisioner(KernelProvisionerBase):
     """Allowed variables that were not passed on because they look like keys."""
 
     _owns_runtime = False
+    _settings: SettingsKept | None = None
 
     @property
     def has_process(self) -> bool:
@@ -109,7 +123,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         """Start the kernel. The sandbox ends with the calling thread."""
         policy, runtime = self.settings, self.runtime
         workspace = _real(self.workspace or kwargs.get("cwd") or ".")
-        interpreter = inspect_interpreter(Path(cmd[0]))
+        interpreter = self.interpreter or inspect_interpreter(Path(cmd[0]))
         packages = kernel_side_packages()
         environment, self.held_back = self._environment(interpreter, policy, runtime, kwargs.get("env") or {})
         output = kwargs.get("stdout", subprocess.DEVNULL)
@@ -121,13 +135,17 @@ class SandboxProvisioner(KernelProvisionerBase):
             popen = start(cmd, environment=environment, cwd=workspace, output=output, pass_fds=pass_fds)
             self.process = OwnedProcess(popen, sandboxed=False)
             return self.connection_info
-        scene = _look_around(workspace, interpreter, runtime, packages)
-        bwrap = find_bwrap().path
+        bwrap = find_bwrap()
+        scene = _look_around(workspace, interpreter, runtime, packages, counts_files=bwrap.counts_files)
+        self._settings = SettingsKept(workspace, policy)
+        scene = replace(scene, settings_dirs=self._settings.shown)
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             info, info_fd = _pipe(ours, theirs)
             block_fd, release = _pipe(theirs, ours)
             fds = {"info_fd": info_fd, "block_fd": block_fd, "seccomp_fd": _filter(theirs)}
-            argv = bwrap_argv(bwrap, policy, scene, cmd, **fds)
+            argv = bwrap_argv(bwrap.path, policy, scene, cmd, **fds)
+            if scene.memory_dirs:
+                argv = stage_argv(memory_mounts(policy, scene), argv)
             inherited = [*pass_fds, *(fd for fd in fds.values() if fd is not None)]
             popen = start(argv, environment=environment, cwd=workspace, output=output, pass_fds=inherited)
             theirs.close()
@@ -178,6 +196,11 @@ class SandboxProvisioner(KernelProvisionerBase):
         """Whether the operating system ended a process of the sandbox because the sandbox's memory was used up."""
         return self.group is not None and self.group.killed_for_memory()
 
+    @property
+    def together(self) -> frozenset[str]:
+        """What is limited for all processes of the sandbox together: `pids`, `memory`, both or none."""
+        return self.group.limited if self.group is not None else frozenset()
+
     async def poll(self) -> int | None:
         """The exit code, or None while the kernel runs."""
         return self.process.returncode if self.process else 0
@@ -218,6 +241,9 @@ class SandboxProvisioner(KernelProvisionerBase):
             self.parent.connection_file = ""
 
     def _forget(self) -> None:
+        if self._settings is not None:
+            self._settings.close()
+            self._settings = None
         if self.group is not None:
             self.group.remove()
         if self.process is not None:
@@ -263,8 +289,13 @@ def _write_inside(directory: Path, inside: Path) -> str:
     return str(inside / "connection.json")
 
 
-def _look_around(workspace: Path, interpreter: Interpreter, runtime: RuntimeDirectory, packages: Any) -> Scene:
+def _look_around(
+    workspace: Path, interpreter: Interpreter, runtime: RuntimeDirectory, packages: Any, *, counts_files: bool
+) -> Scene:
     """What the planning of the sandbox has to know about this machine."""
+    memory_dirs = {place: runtime.memory_dir / place.name for place in IN_MEMORY} if counts_files else {}
+    for directory in memory_dirs.values():
+        directory.mkdir(mode=0o700, exist_ok=True)
     system = [Path(path) for path in SYSTEM]
     etc = [Path("/etc") / name for name in (*ETC, *ETC_ONLINE)]
     links = {path: str(path.readlink()) for path in system if path.is_symlink()}
@@ -278,4 +309,5 @@ def _look_around(workspace: Path, interpreter: Interpreter, runtime: RuntimeDire
         links=links,
         uid=os.getuid(),
         gid=os.getgid(),
+        memory_dirs=memory_dirs,
     )

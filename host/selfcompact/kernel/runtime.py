@@ -31,9 +31,10 @@ class RuntimeDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.kernel_dir, self.bridge_dir, self.lib_dir = path / "k", path / "b", path / "lib"
+        self.memory_dir = path / "m"
         self._lock = os.open(path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for directory in (self.kernel_dir, self.bridge_dir, self.lib_dir):
+        for directory in (self.kernel_dir, self.bridge_dir, self.lib_dir, self.memory_dir):
             directory.mkdir(mode=0o700)
 
     def remove(self) -> None:

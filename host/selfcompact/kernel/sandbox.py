@@ -8,7 +8,7 @@ home, a writable workspace inside a read-only tree.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +19,13 @@ INSIDE = Path("/run/selfcompact")
 
 HOME = Path("/home/agent")
 """A private, writable, empty home."""
+
+SETTINGS = ".selfcompact"
+"""The folder of a workspace that holds settings of the host. They name commands that the host runs, addresses that it
+sends keys to, and the sandbox of the next session; so a cell may read them, and not write them."""
+
+IN_MEMORY = (Path("/tmp"), Path("/dev/shm"), HOME)  # noqa: S108 - places inside
+"""Private, writable places that end with the sandbox."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 """Where programs and libraries are. Some are links into /usr on some systems and directories on others."""
@@ -49,6 +56,10 @@ ETC = (
 
 ETC_ONLINE = ("gai.conf", "host.conf", "resolv.conf")
 
+PROC_COVERED = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi")
+"""What root may write there is not asked of capabilities but of the user's number; bubblewrap covers it only where the
+directory itself is writable, which `/proc/sys` never is."""
+
 Access = Literal["ro-bind", "bind", "tmpfs", "symlink"]
 
 
@@ -78,6 +89,10 @@ class Scene:
     links: Mapping[Path, str]
     uid: int
     gid: int
+    settings_dirs: Mapping[Path, Path] = field(default_factory=dict)
+    """Directories with settings of the host that lie in writable places, and what is shown there, read-only."""
+    memory_dirs: Mapping[Path, Path] = field(default_factory=dict)
+    """Where, for each place in memory, its file system is mounted outside already. Empty: bubblewrap mounts them."""
 
 
 def mounts(policy: SandboxPolicy, scene: Scene) -> tuple[Mount, ...]:
@@ -91,13 +106,16 @@ def mounts(policy: SandboxPolicy, scene: Scene) -> tuple[Mount, ...]:
     add(_system(scene))
     etc = (*ETC, *ETC_ONLINE) if policy.network else ETC
     add(Mount("ro-bind", Path("/etc") / name, f"/etc/{name}") for name in etc if Path("/etc") / name in scene.present)
-    add(Mount("tmpfs", place) for place in (Path("/tmp"), Path("/dev/shm"), HOME))  # noqa: S108 - places inside
+    for place in IN_MEMORY:
+        made = scene.memory_dirs.get(place)
+        add([Mount("tmpfs", place) if made is None else Mount("bind", place, str(made))])
     writable = [*policy.write, *([scene.workspace] if policy.workspace == "read-write" else [])]
     readable = [*policy.read, *([scene.workspace] if policy.workspace == "read-only" else [])]
     # An interpreter inside the workspace stays as writable as the workspace: installing into it is the user's wish.
     needs = [path for path in scene.needs if not _inside(path, writable) and not _inside(path, map(Path, SYSTEM))]
     add(Mount("ro-bind", path, str(path)) for path in (*needs, *readable))
     add(Mount("bind", path, str(path)) for path in writable)
+    add(Mount("ro-bind", place, str(shown)) for place, shown in scene.settings_dirs.items())
     add([Mount("bind", INSIDE / "kernel", str(scene.kernel_dir))])
     add([Mount("ro-bind", INSIDE / "bridge", str(scene.bridge_dir))])
     add(Mount("ro-bind", INSIDE / "lib" / name, str(path)) for name, path in scene.packages.items())
@@ -127,6 +145,8 @@ def bwrap_argv(
     if block_fd is not None:
         argv += ["--block-fd", str(block_fd)]
     argv += ["--proc", "/proc", "--dev", "/dev"]
+    for place in PROC_COVERED:
+        argv += ["--ro-bind-try", place, place]
     for mount in mounts(policy, scene):
         argv += _arguments(mount, policy)
     argv += ["--remount-ro", "/", "--chdir", str(scene.workspace), "--", *command]
@@ -144,9 +164,21 @@ def _system(scene: Scene) -> Iterable[Mount]:
 def _arguments(mount: Mount, policy: SandboxPolicy) -> list[str]:
     if mount.access == "tmpfs":
         size = ["--size", str(int(policy.tmp_size))] if policy.tmp_size else []
-        mode = "1777" if mount.place != HOME else "0700"
-        return ["--perms", mode, *size, "--tmpfs", str(mount.place)]
+        return ["--perms", _mode(mount.place), *size, "--tmpfs", str(mount.place)]
     return [f"--{mount.access}", mount.source, str(mount.place)]
+
+
+def memory_mounts(policy: SandboxPolicy, scene: Scene) -> list[tuple[str, str]]:
+    """Directories outside, and the options of the file system in memory that has to be mounted on each."""
+    limits = [("size", policy.tmp_size), ("nr_inodes", policy.tmp_files)]
+    options = [f"{name}={int(value)}" for name, value in limits if value is not None]
+    return [
+        (str(outside), ",".join([f"mode={_mode(place)}", *options])) for place, outside in scene.memory_dirs.items()
+    ]
+
+
+def _mode(place: Path) -> str:
+    return "1777" if place != HOME else "0700"
 
 
 def _inside(path: Path, places: Iterable[Path]) -> bool:
