@@ -1,11 +1,12 @@
 # make demo: see it work.  make test: every test.  make check: what must be green before a commit lands.
 PYTHON ?= python3
 VENV   ?= .venv
+LLAMA_SERVER ?= llama-server
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-kernels test-slow soak bench format format-check lint types check clean
+.PHONY: help install demo test test-kernels test-slow test-local-llm soak bench format format-check lint types check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -23,7 +24,7 @@ demo: $(STAMP) ## an agent compacts itself from a cell (no API key needed)
 	@$(BIN)/selfcompact demo
 
 test: $(STAMP) ## every test but the slow ones
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow and not local_llm"
 
 test-kernels: $(STAMP) ## the kernel tests against every supported ipykernel, each in its own environment
 	$(BIN)/python -m tests.kernel.matrix $(VENV)/kernels
@@ -38,6 +39,10 @@ bench: $(STAMP) ## the measurements of docs/benchmarks.md
 	$(BIN)/python -m benchmarks log
 	$(BIN)/python -m benchmarks bridge --rounds 8
 	$(BIN)/python -m benchmarks kernel --parts
+
+test-local-llm: $(STAMP) ## against llama.cpp: make test-local-llm MODEL=file.gguf [LLAMA_SERVER=llama-server]
+	@test -f "$(MODEL)" || { echo "name a model file: make test-local-llm MODEL=/path/to/file.gguf" >&2; exit 2; }
+	LOCAL_LLM_MODEL="$(MODEL)" LOCAL_LLM_SERVER="$(LLAMA_SERVER)" $(BIN)/python -m pytest -m local_llm tests/models/test_local_llm.py
 
 soak: $(STAMP) ## 10,000 random interleavings of a session (some minutes)
 	INTERLEAVINGS=10000 $(BIN)/python -m pytest -m slow tests/session/test_interleavings.py

@@ -6,13 +6,14 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 
+import anyio.to_thread
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from selfcompact.cli.choose import ModelChoice
 from selfcompact.cli.screen import gauge
 from selfcompact.cli.settings import setting_rows
-from selfcompact.models.registry import configured_model
 from selfcompact.session.session import Session
 from selfcompact.settings import LoadedSettings
 
@@ -96,7 +97,8 @@ class ChatCommands:
             model = self._session.model
             self._console.print(f"{model.provider}:{model.model_id}")
             return
-        self._session.set_model(configured_model(name, self._session.settings.models))
+        model = await anyio.to_thread.run_sync(ModelChoice(name).model, self._session.settings)
+        self._session.set_model(model)
         self._console.print(f"{escape(name)} answers from the next request on")
 
     async def _rewind(self, entry_id: str) -> None:

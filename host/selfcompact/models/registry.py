@@ -27,6 +27,9 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
 }
 """Providers that `docs/models.md` has a line for, and the variables their keys are in. The library knows more."""
 
+ONE_KEY = frozenset(PROVIDERS) - {"azure", "bedrock", "ollama"}
+"""Providers that need one key and nothing else; what the others need, the library says."""
+
 
 def keys_found(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """The providers whose key is there, with the name of the variable (never its value)."""
@@ -62,6 +65,10 @@ def make_model(
         known = ", ".join(sorted(PROVIDERS))
         raise UsageError(f"model {name!r} should be provider:name, as in openai:gpt-5; providers: {known}")
     key = _key(name, key_variable)
+    variables = PROVIDERS.get(provider, ())
+    if key is None and base_url is None and provider in ONE_KEY and not any(map(os.environ.get, variables)):
+        either = " or ".join(variables)
+        raise UsageError(f"model {name!r}: its key is missing; set {either}, or name its variable with --key-variable")
     try:
         from selfcompact.models.providers import ProviderModel
         from selfcompact.models.vendor import library_model, ollama_url

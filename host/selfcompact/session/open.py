@@ -32,6 +32,7 @@ from selfcompact.session.conversation import Conversation
 from selfcompact.session.hook_commands import AfterCommand, BeforeCommand
 from selfcompact.session.hooks import Hooks
 from selfcompact.session.kernel_state import opening_note
+from selfcompact.session.one_error import one_error_as_itself
 from selfcompact.session.session import Session, closing
 from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.stream import EventHub
@@ -86,7 +87,8 @@ async def open_session(
 ) -> AsyncIterator[Session]:
     """Open a session: a kernel in its sandbox, the log, and everything between them.
 
-    Leaving the block aborts what is going on, ends the kernel with all its processes, and closes the log.
+    Leaving the block aborts what is going on, ends the kernel with all its processes, and closes the log. An error in
+    the block comes out as it is.
 
     Args:
         model: answers the turns, and writes the summaries unless `summariser` is given. A `ScriptedModel`
@@ -118,7 +120,7 @@ async def open_session(
     default_summariser(model, fitting)  # a summariser that cannot be used is told before anything opens
     path = Path(session_file) if session_file is not None else new_session_file(folder)
     dispatcher = Dispatcher()
-    with SessionLog.open(path.absolute(), cwd=folder, fsync=fitting.log.fsync) as log:
+    with one_error_as_itself(), SessionLog.open(path.absolute(), cwd=folder, fsync=fitting.log.fsync) as log:
         async with (
             model if isinstance(model, AbstractAsyncContextManager) else nullcontext(),
             open_kernel(fitting.kernel, fitting.sandbox, workspace=folder, dispatcher=dispatcher) as kernel,
