@@ -40,7 +40,7 @@ async def test_a_hundred_compactions_add_a_hundred_summaries_to_the_log(tmp_path
 async def test_compacting_a_large_file_needs_no_more_memory_than_its_live_part(tmp_path: Path) -> None:
     """FAULTS 78: peak memory is bounded by what is summarised."""
     path = tmp_path / "s.jsonl"
-    write(path, [say(n, f"e{n - 1}" if n else None, f"message {n}: " + "some words " * 100) for n in range(4_000)])
+    write(path, [say(n, f"e{n - 1}" if n else None, f"message {n}: " + "some words " * 100) for n in range(1_500)])
     size = path.stat().st_size
     settings = CompactionSettings(keep_recent_tokens=5_000)
     tracemalloc.start()
@@ -52,7 +52,7 @@ async def test_compacting_a_large_file_needs_no_more_memory_than_its_live_part(t
     finally:
         tracemalloc.stop()
     append_compaction(path, done)
-    assert size > 4_000_000
+    assert size > 1_500_000
     assert peak < 8 * size
     assert done.tokens_after < planned.ledger.estimated_tokens + 1
     assert path.stat().st_size - size < 200_000

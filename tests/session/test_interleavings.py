@@ -224,7 +224,7 @@ def ended_early(event: sc.Event) -> bool:
 
 
 @given(PLANS)
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 async def test_no_interleaving_loses_doubles_or_breaks_anything(plan: Plan) -> None:
     """FAULTS 1, 27, 59, 60, 62, 65, 66, 68."""
     await check(plan)
