@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from host_bridge.host_end import Dispatcher
 from selfcompact.kernel import Kernel, KernelSettings, SandboxPolicy, open_kernel
 
-KERNEL_PYTHON = os.environ.get("SELFCOMPACT_TEST_KERNEL", "")
+KERNEL_PYTHON = os.environ.get("KERNEL_UNDER_TEST", "")
 """The interpreter that the kernels of these tests run in; `make test-kernels` sets it to one after the other."""
 
 

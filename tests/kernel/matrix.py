@@ -77,7 +77,7 @@ def main() -> int:
         python = prepare(environment, directory)
         say(f"\n== {environment.name} ({environment.base})")
         command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "tests/kernel", *sys.argv[2:]]
-        done = subprocess.run(command, env={**os.environ, "SELFCOMPACT_TEST_KERNEL": str(python)}, check=False)
+        done = subprocess.run(command, env={**os.environ, "KERNEL_UNDER_TEST": str(python)}, check=False)
         if done.returncode:
             failed.append(environment.name)
     say(f"\nfailed: {', '.join(failed)}" if failed else "\nall versions pass")
