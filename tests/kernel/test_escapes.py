@@ -227,6 +227,7 @@ async def test_keys_are_on_no_command_line_and_not_in_the_first_process(
             assert own.encode() not in line
 
 
+@pytest.mark.slow
 async def test_nothing_can_be_typed_into_the_terminal_of_the_host(tmp_path: Path, workspace: Path) -> None:
     """A host that is run in a terminal: cells have none, and TIOCSTI types nothing."""
     code = """
@@ -263,6 +264,7 @@ anyio.run(main)
     assert (tmp_path / "result").read_text() == "['refused', 'refused', 'refused'] none"
 
 
+@pytest.mark.slow
 async def test_a_flood_of_requests_from_one_kernel_leaves_another_alone(opened: OpenKernel, host: Host) -> None:
     flood = """
 import os, time, zmq

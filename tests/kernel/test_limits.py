@@ -71,6 +71,7 @@ async def test_a_million_files_in_memory_are_refused_and_the_limit_is_named(open
         assert (await kernel.execute("!rm /tmp/[0-9]*; echo x > /tmp/again; cat /tmp/again")).text == "x"
 
 
+@pytest.mark.slow
 async def test_a_busy_loop_in_every_process_ends_with_the_cell_which_names_its_limit(opened: OpenKernel) -> None:
     code = "import os\nfor _ in range(6):\n    if os.fork() == 0: os.setsid()\nwhile True: pass"
     async with opened() as kernel, opened() as other:

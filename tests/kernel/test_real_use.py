@@ -32,6 +32,7 @@ ours = pytest.mark.skipif(bool(KERNEL_PYTHON), reason="needs what is installed b
 
 
 @ours
+@pytest.mark.slow
 async def test_numbers_tables_and_figures_work_and_a_figure_is_an_image(opened: OpenKernel) -> None:
     async with opened() as kernel:
         tables = await kernel.execute(
@@ -120,6 +121,13 @@ async def test_an_environment_in_the_workspace_can_be_the_kernels_and_be_install
     python = make_environment(workspace / ".venv")
     async with opened(python=python) as kernel:
         assert (await kernel.execute("import sys; sys.prefix")).text == repr(str(workspace / ".venv"))
+        # The host runs it at each start, so that changing it takes the user's word.
+        assert (await kernel.execute("open(sys.prefix + '/bin/python', 'w')")).error_name in (
+            "OSError",
+            "PermissionError",
+        )
+        assert (await kernel.execute("__import__('os').rename('.venv', 'aside')")).error_name == "OSError"
+    async with opened({"write": [str(workspace / ".venv")]}, python=python) as kernel:
         made = await kernel.execute(
             "import sysconfig, pathlib\n"
             "pathlib.Path(sysconfig.get_path('purelib'), 'installed_now.py').write_text('answer = 42')\n"
@@ -161,6 +169,7 @@ async def test_a_version_managers_interpreter_works_by_itself_by_its_shim_and_be
 
 
 @ours
+@pytest.mark.slow
 async def test_a_prefix_as_conda_makes_it_works(opened: OpenKernel) -> None:
     """No pyvenv.cfg; `bin/python` is a link; libraries and data lie in the prefix itself."""
     prefix = Path.home() / "miniconda3" / "envs" / "science"

@@ -188,12 +188,15 @@ def test_parents_are_mounted_before_what_lies_in_them() -> None:
         assert not any(parent in places[number:] for parent in place.parents), place
 
 
-def test_an_interpreter_inside_a_writable_workspace_stays_writable() -> None:
+def test_what_an_interpreter_needs_inside_a_writable_workspace_stays_writable() -> None:
     writable = {mount.place for mount in mounts(SandboxPolicy(), scene()) if mount.access == "bind"}
     readable = {mount.place for mount in mounts(SandboxPolicy(), scene()) if mount.access == "ro-bind"}
     assert Path("/home/u/project/.venv") not in readable
     assert Path("/home/u/.pyenv/versions/3") in readable
     assert writable == {Path("/home/u/project"), INSIDE / "kernel"}
+    kept = {Path("/home/u/project/.venv"): Path("/home/u/project/.venv")}
+    planned = {mount.place: mount.access for mount in mounts(SandboxPolicy(), scene(read_only=kept))}
+    assert planned[Path("/home/u/project/.venv")] == "ro-bind"
     assert mounts(SandboxPolicy(profile="read-only"), scene()) != mounts(SandboxPolicy(), scene())
 
 

@@ -31,6 +31,8 @@ class Interpreter:
     executable: Path
     version: tuple[int, ...]
     needs: tuple[Path, ...]
+    prefixes: tuple[Path, ...] = ()
+    """Where the program lies and the links that lead to it: what has to stay as it is for it to be the same program."""
 
 
 def inspect_interpreter(executable: Path | None = None) -> Interpreter:
@@ -73,8 +75,9 @@ def _inspect(path: Path, _stamp: int) -> Interpreter:
         )
     # A shim is a script that looks up the interpreter; what it needs for that is not in the sandbox.
     executable = Path(answer["executable"] or path)
-    found = [*answer["prefixes"], *answer["path"], *_links(executable)]
-    return Interpreter(executable, version, _existing(found))
+    prefixes = _links(executable)
+    found = [*answer["prefixes"], *answer["path"], *prefixes]
+    return Interpreter(executable, version, _existing(found), tuple(Path(prefix) for prefix in prefixes))
 
 
 def _links(path: Path) -> list[str]:

@@ -138,7 +138,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         bwrap = find_bwrap()
         scene = _look_around(workspace, interpreter, runtime, packages, counts_files=bwrap.counts_files)
         self._settings = SettingsKept(workspace, policy)
-        scene = replace(scene, settings_dirs=self._settings.shown)
+        scene = replace(scene, read_only={**self._settings.shown, **_kept(interpreter, workspace, policy)})
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             info, info_fd = _pipe(ours, theirs)
             block_fd, release = _pipe(theirs, ours)
@@ -287,6 +287,20 @@ def _write_inside(directory: Path, inside: Path) -> str:
         target.write_text(json.dumps(info))
         return str(inside / "inside.json")
     return str(inside / "connection.json")
+
+
+def _kept(interpreter: Interpreter, workspace: Path, policy: SandboxPolicy) -> dict[Path, Path]:
+    """Where in the workspace the interpreter lies: the host runs it at each session's start, so no cell may change it.
+
+    The folder right below the workspace, as one further up could be put aside by its name. `sandbox.write` wins.
+    """
+    found = set()
+    for prefix in interpreter.prefixes:
+        if workspace in prefix.parents:
+            top = workspace / prefix.relative_to(workspace).parts[0]
+            if top.is_dir() and top not in policy.write:
+                found.add(top)
+    return {top: top for top in found}
 
 
 def _look_around(

@@ -89,8 +89,8 @@ class Scene:
     links: Mapping[Path, str]
     uid: int
     gid: int
-    settings_dirs: Mapping[Path, Path] = field(default_factory=dict)
-    """Directories with settings of the host that lie in writable places, and what is shown there, read-only."""
+    read_only: Mapping[Path, Path] = field(default_factory=dict)
+    """Directories in writable places that no cell may change, and what is shown there: what the host reads or runs."""
     memory_dirs: Mapping[Path, Path] = field(default_factory=dict)
     """Where, for each place in memory, its file system is mounted outside already. Empty: bubblewrap mounts them."""
 
@@ -111,11 +111,11 @@ def mounts(policy: SandboxPolicy, scene: Scene) -> tuple[Mount, ...]:
         add([Mount("tmpfs", place) if made is None else Mount("bind", place, str(made))])
     writable = [*policy.write, *([scene.workspace] if policy.workspace == "read-write" else [])]
     readable = [*policy.read, *([scene.workspace] if policy.workspace == "read-only" else [])]
-    # An interpreter inside the workspace stays as writable as the workspace: installing into it is the user's wish.
+    # What the interpreter needs inside the workspace is there with it; what must not be changed is in `read_only`.
     needs = [path for path in scene.needs if not _inside(path, writable) and not _inside(path, map(Path, SYSTEM))]
     add(Mount("ro-bind", path, str(path)) for path in (*needs, *readable))
     add(Mount("bind", path, str(path)) for path in writable)
-    add(Mount("ro-bind", place, str(shown)) for place, shown in scene.settings_dirs.items())
+    add(Mount("ro-bind", place, str(shown)) for place, shown in scene.read_only.items())
     add([Mount("bind", INSIDE / "kernel", str(scene.kernel_dir))])
     add([Mount("ro-bind", INSIDE / "bridge", str(scene.bridge_dir))])
     add(Mount("ro-bind", INSIDE / "lib" / name, str(path)) for name, path in scene.packages.items())
