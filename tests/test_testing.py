@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow  # each of these starts programs of its own, or waits
+
 PAGE = Path(__file__).parents[1] / "docs/testing.md"
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import pexpect
 import pytest
 
+pytestmark = pytest.mark.slow  # each of these starts programs of its own, or waits
+
 FILL = "print('\\n'.join(f'line {i}: ' + 'some words of output ' * 4 for i in range(60)))"
 SMALL = ["--set", "compaction.keepRecentTokens=300", "--set", "compaction.reserveTokens=4000"]
 

@@ -11,6 +11,8 @@ import pytest
 
 from .test_run import FILL, SMALL, events, script, selfcompact
 
+pytestmark = pytest.mark.slow  # each of these starts programs of its own, or waits
+
 VETO = {"beforeCompact": [{"argv": [sys.executable, "-c", "import sys; sys.exit(2)"]}]}
 ASK = {"cell": "await compact.run()"}
 OVERFLOW = {"overflow": "prompt is too long"}

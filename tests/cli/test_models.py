@@ -14,6 +14,8 @@ import pytest
 from selfcompact.cli import main
 from selfcompact.testing import FakeProvider, Reply, cell
 
+pytestmark = pytest.mark.slow  # each of these starts programs of its own, or waits
+
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+import pytest
 
 import selfcompact as sc
 from selfcompact.compaction.request import SummaryRequest
@@ -14,6 +15,8 @@ from selfcompact.compaction.summarisers import SummaryReply
 from tests.session.memory_kernel import SUMMARY
 
 from .helpers import fill
+
+pytestmark = pytest.mark.slow  # each of these starts programs of its own, or waits
 
 SUMMARISER_S, CELL_S = 0.6, 1.2
 

@@ -6,6 +6,8 @@ import itertools
 import tracemalloc
 from pathlib import Path
 
+import pytest
+
 import selfcompact as sc
 from selfcompact.compact_file import FilePlan, append_compaction, compact_planned, plan_file
 from selfcompact.compaction.plan import Plan
@@ -14,6 +16,8 @@ from selfcompact.compaction.summarisers import OfflineSummariser
 from selfcompact.log import SessionLog
 from tests.log.test_reading import say, write
 from tests.session.memory_kernel import FILL, SUMMARY, memory_session
+
+pytestmark = pytest.mark.slow  # each of these starts programs of its own, or waits
 
 
 async def test_a_hundred_compactions_add_a_hundred_summaries_to_the_log(tmp_path: Path) -> None:

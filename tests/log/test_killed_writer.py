@@ -11,6 +11,8 @@ import pytest
 
 from selfcompact.log import SessionLog
 
+pytestmark = pytest.mark.slow  # each of these starts programs of its own, or waits
+
 PROGRAM = """
 import os, sys
 from pathlib import Path
