@@ -7,7 +7,7 @@ go again when the context has changed materially.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,25 +52,65 @@ class AttemptHistory:
     disarmed_cause: str | None = None
 
 
-def attempt_history(entries: Sequence[Entry]) -> AttemptHistory:
-    """Read the history of attempts from the live path; costs no more than what was said since the last compaction
-    and the last response."""
-    in_a_row, for_overflow = _since_success(entries)
-    newest, failures = _since_compaction(entries)
-    noted = our_details(newest)
-    ineffective = 0
-    if newest is not None and "tokensAfter" in noted:
-        helped = not hardly_helped(newest.tokens_before, _int(noted["tokensAfter"]))
-        ineffective = 0 if helped else _int(noted.get("ineffectiveBefore")) + 1
-    until, cause = None, None
-    if len(failures) >= MAX_FAILURES:
-        until = _grown(_int(failures[0].get("tokensBefore")))
-        cause = f"{len(failures)} automatic compactions in a row failed"
-    elif newest is not None and ineffective >= MAX_INEFFECTIVE:
-        until = _grown(_int(noted.get("tokensAfter")))
-        cause = f"{ineffective} compactions in a row saved less than {MIN_SAVED_SHARE:.0%} of the context"
-    completed = _int(noted.get("windowNumber")) or (1 if newest is not None else 0)
-    return AttemptHistory(in_a_row, for_overflow, completed, ineffective, until, cause)
+class AttemptAccount:
+    """The running account of attempts: one `append` per entry of the live path, each O(1), so that a boundary costs the
+    same in a session that has not been compacted for days.
+
+    Owned by the conversation.
+    """
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self._in_a_row = 0
+        self._for_overflow = False
+        self._compaction: CompactionEntry | None = None
+        self._failures = 0
+        self._newest_failure: Mapping[str, Json] = {}
+        for entry in entries:
+            self.append(entry)
+
+    @property
+    def in_a_row(self) -> int:
+        """Compactions since the newest successful response."""
+        return self._in_a_row
+
+    def append(self, entry: Entry) -> None:
+        """Take in the entry that the log got last."""
+        if isinstance(entry, CompactionEntry):
+            noted = our_details(entry)
+            # The ones before may have left the live path together with what they summarised: the record remembers.
+            self._in_a_row = max(self._in_a_row + 1, _int(noted.get("inARow")))
+            self._for_overflow = self._for_overflow or noted.get("reason") == "overflow"
+            self._compaction, self._failures, self._newest_failure = entry, 0, {}
+        elif isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage):
+            if entry.message.stop_reason not in FAILED_STOPS:
+                self._in_a_row, self._for_overflow = 0, False
+        elif isinstance(entry, CustomEntry) and entry.custom_type == ATTEMPT:
+            noted = entry.data if isinstance(entry.data, dict) else {}
+            if (noted.get("status"), noted.get("reason")) == ("failed", "threshold"):
+                self._failures, self._newest_failure = self._failures + 1, noted
+
+    def history(self) -> AttemptHistory:
+        """What the limits ask."""
+        newest = self._compaction
+        noted = our_details(newest)
+        ineffective = 0
+        if newest is not None and "tokensAfter" in noted:
+            helped = not hardly_helped(newest.tokens_before, _int(noted["tokensAfter"]))
+            ineffective = 0 if helped else _int(noted.get("ineffectiveBefore")) + 1
+        until, cause = None, None
+        if self._failures >= MAX_FAILURES:
+            until = _grown(_int(self._newest_failure.get("tokensBefore")))
+            cause = f"{self._failures} automatic compactions in a row failed"
+        elif newest is not None and ineffective >= MAX_INEFFECTIVE:
+            until = _grown(_int(noted.get("tokensAfter")))
+            cause = f"{ineffective} compactions in a row saved less than {MIN_SAVED_SHARE:.0%} of the context"
+        completed = _int(noted.get("windowNumber")) or (1 if newest is not None else 0)
+        return AttemptHistory(self._in_a_row, self._for_overflow, completed, ineffective, until, cause)
+
+
+def attempt_history(entries: Iterable[Entry]) -> AttemptHistory:
+    """Read the history of attempts from a live path, oldest first."""
+    return AttemptAccount(entries).history()
 
 
 def hardly_helped(tokens_before: int, tokens_after: int) -> bool:
@@ -82,33 +122,6 @@ def our_details(entry: CompactionEntry | None) -> dict[str, Any]:
     """What we noted on a compaction entry; empty for entries of other programs."""
     ours = ((entry.details if entry is not None else None) or {}).get("selfcompact")
     return ours if isinstance(ours, dict) else {}
-
-
-def _since_success(entries: Sequence[Entry]) -> tuple[int, bool]:
-    count, for_overflow = 0, False
-    for entry in reversed(entries):
-        if isinstance(entry, CompactionEntry):
-            count += 1
-            for_overflow = for_overflow or our_details(entry).get("reason") == "overflow"
-        elif (
-            isinstance(entry, MessageEntry)
-            and isinstance(entry.message, AssistantMessage)
-            and entry.message.stop_reason not in FAILED_STOPS
-        ):
-            break
-    return count, for_overflow
-
-
-def _since_compaction(entries: Sequence[Entry]) -> tuple[CompactionEntry | None, list[dict[str, Json]]]:
-    """The newest compaction, and the failed automatic attempts since then, newest first."""
-    failures: list[dict[str, Json]] = []
-    for entry in reversed(entries):
-        if isinstance(entry, CompactionEntry):
-            return entry, failures
-        noted = entry.data if isinstance(entry, CustomEntry) and entry.custom_type == ATTEMPT else None
-        if isinstance(noted, dict) and (noted.get("status"), noted.get("reason")) == ("failed", "threshold"):
-            failures.append(noted)
-    return None, failures
 
 
 def _grown(tokens: int) -> int:

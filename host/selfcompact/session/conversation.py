@@ -1,7 +1,8 @@
-"""The conversation: the log and the ledger, always in step.
+"""The conversation: the log and the accounts that are kept of it, always in step.
 
-Everything that writes history goes through `append`, which does not await: a record is in the log and in the ledger,
-or in neither, whatever is cancelled around it.
+Everything that writes history goes through `append`, which does not await: a record is in the log and in the accounts
+(ledger, attempts, newest response), or in none of them, whatever is cancelled around it. So whoever asks at a boundary
+reads an account and never walks the history.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from selfcompact.entries import (
 from selfcompact.log import LiveLog, SessionLog
 from selfcompact.log.reading import model_in_force
 from selfcompact.messages import AssistantMessage, Message, TextContent, ToolCall
+from selfcompact.session.attempts import AttemptAccount
 from selfcompact.session.history import build_history
 
 
@@ -40,7 +42,9 @@ class Conversation:
     def _begin_with(self, entries: Sequence[Entry]) -> None:
         self._taken = {entry.id for entry in entries}
         self.ledger = Ledger(entries, overhead_tokens=self._overhead_tokens, estimator=self._estimator)
+        self.attempts = AttemptAccount(entries)
         self._leaf_id = entries[-1].id if entries else None
+        self._newest_response = next(map(_response, filter(_response, reversed(entries))), None)
         self._call_ids = {call.id for entry in entries for call in _calls(entry)}
 
     @property
@@ -52,6 +56,11 @@ class Conversation:
     def leaf_id(self) -> str | None:
         """The newest entry, which the next one points to."""
         return self._leaf_id
+
+    @property
+    def newest_response(self) -> AssistantMessage | None:
+        """The newest response, failed ones included. Looked up, not searched for."""
+        return self._newest_response
 
     def history(self) -> tuple[Message, ...]:
         """The messages of the next request."""
@@ -67,6 +76,8 @@ class Conversation:
         self._taken.add(entry.id)
         self._leaf_id = entry.id
         self.ledger.append(entry)
+        self.attempts.append(entry)
+        self._newest_response = _response(entry) or self._newest_response
 
     def say(self, message: Message) -> MessageEntry:
         """Append a message."""
@@ -143,15 +154,11 @@ class Conversation:
         self._log.sync()
 
 
+def _response(entry: Entry) -> AssistantMessage | None:
+    message = entry.message if isinstance(entry, MessageEntry) else None
+    return message if isinstance(message, AssistantMessage) else None
+
+
 def _calls(entry: Entry) -> Sequence[ToolCall]:
-    if isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage):
-        return entry.message.tool_calls
-    return ()
-
-
-def newest_response(entries: Sequence[Entry]) -> AssistantMessage | None:
-    """The newest response, failed ones included."""
-    for entry in reversed(entries):
-        if isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage):
-            return entry.message
-    return None
+    response = _response(entry)
+    return response.tool_calls if response is not None else ()

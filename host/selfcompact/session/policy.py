@@ -13,9 +13,9 @@ from selfcompact.compaction.settings import CompactionSettings, settings_for_win
 from selfcompact.errors import ContextOverflow, SettingsError
 from selfcompact.events import AutoCompactionDisarmed, ModelChanged, WarningRaised
 from selfcompact.models.model import Model
-from selfcompact.session.attempts import AttemptHistory, attempt_history
+from selfcompact.session.attempts import AttemptHistory
 from selfcompact.session.boundary import BoundaryFacts, Compact, Decision, boundary
-from selfcompact.session.conversation import Conversation, newest_response
+from selfcompact.session.conversation import Conversation
 from selfcompact.session.requests import PendingRequest, RequestSlot, floor_reason
 from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.status import ContextStatus, percent_of
@@ -55,7 +55,7 @@ class SessionPolicy:
         """How full the context is; costs the same however old the session is."""
         ledger, window = self._conversation.ledger, self.context_window
         reason = self.refusal(None)
-        newest = newest_response(self._conversation.entries)
+        newest = self._conversation.newest_response
         usage = newest.usage if newest is not None else None
         return ContextStatus(
             tokens=ledger.reported_tokens,
@@ -78,7 +78,7 @@ class SessionPolicy:
         tokens = self._conversation.ledger.estimated_tokens
         refusal = floor_reason(tokens, self.context_window, settings.agent_floor_percent)
         if refusal is None and settings.max_compactions is not None:
-            done = attempt_history(self._conversation.entries).completed
+            done = self._conversation.attempts.history().completed
             if done >= settings.max_compactions:
                 refusal = f"this session was compacted {done} times, which is as often as the operator allows"
         return refusal
@@ -87,7 +87,7 @@ class SessionPolicy:
         """What to do at this boundary; tells when the breaker opened."""
         settings, ledger = self.settings.compaction, self._conversation.ledger
         too_large = exceeds(settings, self._window_ahead(), ledger.estimated_tokens, ledger.media_bytes)
-        attempts = attempt_history(self._conversation.entries)
+        attempts = self._conversation.attempts.history()
         self._tell_disarmed(attempts)
         return boundary(
             BoundaryFacts(
@@ -115,7 +115,7 @@ class SessionPolicy:
             estimated_tokens=tokens,
             over_threshold=True,
             enabled=settings.enabled,
-            attempts=attempt_history(self._conversation.entries),
+            attempts=self._conversation.attempts.history(),
             max_in_a_row=settings.max_attempts_in_a_row,
             max_compactions=settings.max_compactions,
         )

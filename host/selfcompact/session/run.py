@@ -19,11 +19,10 @@ from selfcompact.errors import (
     SessionFileError,
 )
 from selfcompact.events import AgentEnd, AgentStart, RunStatus, TurnEnd, TurnStart
-from selfcompact.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, text_of
-from selfcompact.session.attempts import attempt_history
+from selfcompact.messages import Message, ToolResultMessage, UserMessage, text_of
 from selfcompact.session.boundary import Compact, Decision, Stop
 from selfcompact.session.compactor import CompactionOutcome
-from selfcompact.session.conversation import Conversation, newest_response
+from selfcompact.session.conversation import Conversation
 from selfcompact.session.inbox import Inbox
 from selfcompact.session.skill_end import SkillEnd
 from selfcompact.session.state import SessionState
@@ -134,8 +133,8 @@ class Run:
         return bool(results)
 
     def _tell_turn_end(self, results: Sequence[ToolResultMessage]) -> None:
-        message = newest_response(self.conversation.entries)
-        if not isinstance(message, AssistantMessage):
+        message = self.conversation.newest_response
+        if message is None:
             return
         status = self.host.status()
         self.hub.emit(
@@ -173,7 +172,7 @@ class Run:
     def _ended(self, stop: Stop, cause: SelfcompactError | None) -> RunResult:
         if stop.limit:
             said = cause.provider_message if isinstance(cause, ModelError) else ""
-            return self._result("failed", CompactionLimit(attempt_history(self.conversation.entries).in_a_row, said))
+            return self._result("failed", CompactionLimit(self.conversation.attempts.in_a_row, said))
         return self._result("failed", cause) if stop.error else self._result("done", None)
 
     def _result(self, status: RunStatus, error: SelfcompactError | None) -> RunResult:
