@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import anyio.to_thread
 from host_bridge.host_end import Dispatcher
 from selfcompact.entries import SessionHeader
 from selfcompact.errors import ContextOverflow
+from selfcompact.events import CompactionReason
 from selfcompact.kernel import Kernel
 from selfcompact.log import read_live
 from selfcompact.log.archive import Archive, Hit
@@ -32,6 +32,7 @@ from selfcompact.session.compactor import CompactionOutcome, CompactionTarget, C
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.inbox import Inbox
 from selfcompact.session.kernel_state import NOTE, save_state
+from selfcompact.session.manual import ManualCompaction
 from selfcompact.session.policy import SessionPolicy
 from selfcompact.session.requests import PendingRequest, RequestSlot
 from selfcompact.session.run import Run, RunResult
@@ -42,18 +43,6 @@ from selfcompact.session.status import ContextStatus
 from selfcompact.session.stream import EventHub, EventStream
 from selfcompact.session.turn import TurnRunner
 from selfcompact.settings import Settings
-
-
-@dataclass
-class _Manual:
-    """A compaction that `compact()` asked for. Every caller that came meanwhile waits for the same one."""
-
-    instructions: str | None
-    settled: anyio.Event = field(default_factory=anyio.Event)
-    outcome: CompactionOutcome | None = None
-
-
-_CANCELLED = CompactionOutcome("manual", "interrupted", message="the compaction was cancelled")
 
 
 class Session:
@@ -92,7 +81,7 @@ class Session:
         )
         self._scope: anyio.CancelScope | None = None
         self._running = False
-        self._manual: _Manual | None = None
+        self._manual: ManualCompaction | None = None
         self._first_note: str | None = None
         self._has_run = False
         self._compactor: Compactor
@@ -207,7 +196,8 @@ class Session:
     async def compact(self, instructions: str | None = None, *, now: bool = False) -> CompactionOutcome:
         """Compact at the next boundary, or at once when the session is idle. `now` aborts a run first.
 
-        A second call while one is waiting or running gets the first one's outcome: one record is written.
+        A second call while one is waiting or running gets the first one's outcome: one record is written. Cancelling
+        the last call that waits for it cancels the compaction, and nothing else: the run goes on.
 
         Raises:
             SessionClosed: the session was closed.
@@ -216,22 +206,22 @@ class Session:
         if now and self._running:
             await self.abort()
         while self._running or self._manual is not None:
-            manual = self._manual = self._manual or _Manual(instructions)
-            await manual.settled.wait()
-            if manual.outcome is not None:
-                return manual.outcome
+            manual = self._manual = self._manual or ManualCompaction(instructions)
+            outcome = await manual.wait()
+            if outcome is not None:
+                return outcome
         self._state.claim("compacting")
-        manual = self._manual = _Manual(instructions)
-        outcome = _CANCELLED
+        self._manual = ManualCompaction(instructions)
+        went_away = True
         try:
             with anyio.CancelScope() as self._scope:
-                outcome = await self._compactor.run("manual", instructions, phase="standalone")
-                self._after(outcome)
+                await self._compact("manual", instructions, "standalone")
+            went_away = False
         finally:
-            self._scope = None
-            self._settle_manual(outcome)
+            self._scope, newest = None, self._compactor.newest
+            self._settle_manual(None if went_away and not newest.completed else newest)
             self._state.settle()
-        return outcome
+        return newest
 
     def set_agent_callable(self, enabled: bool) -> None:
         """Switch whether cells may call the compact skill, also while a run is going on.
@@ -338,6 +328,8 @@ class Session:
         agent_callable = self._policy.notice_settings()
         if agent_callable is not None:
             self._skill.switch(agent_callable)
+        if self._manual is not None and self._manual.is_unwanted:
+            self._manual = None
         manual = PendingRequest(0, self._manual.instructions) if self._manual else None
         return self._policy.decide(overflow, wants_more=wants_more, manual=manual)
 
@@ -346,17 +338,26 @@ class Session:
         phase: Phase = "pre-turn" if first else "mid-turn"
         if decision.reason in ("requested", "overflow"):
             self._slot.clear()
-        outcome: CompactionOutcome | None = None
+        manual = self._manual if decision.reason == "manual" else None
         try:
-            with self._state.within("compacting"):
-                outcome = await self._compactor.run(
-                    decision.reason, decision.instructions, phase=phase, will_retry=decision.retry
-                )
-                self._after(outcome)
+            with self._state.within("compacting"), anyio.CancelScope() as scope:
+                if manual is not None:
+                    manual.scope = scope
+                await self._compact(decision.reason, decision.instructions, phase, will_retry=decision.retry)
         finally:
-            if decision.reason == "manual":
-                self._settle_manual(outcome if outcome is not None else _CANCELLED)
-        return outcome
+            if manual is not None:
+                self._settle_manual(self._compactor.newest)
+        return self._compactor.newest
+
+    async def _compact(
+        self, reason: CompactionReason, instructions: str | None, phase: Phase, *, will_retry: bool = False
+    ) -> None:
+        """Run one compaction; how it ended is the compactor's `newest`, also when this is cancelled."""
+        try:
+            await self._compactor.run(reason, instructions, phase=phase, will_retry=will_retry)
+        finally:
+            if self._compactor.newest.completed:
+                self._slot.clear()
 
     async def prepare_request(self) -> None:
         """Put a model change that was asked for into effect; begin a summary that will be needed soon."""
@@ -376,16 +377,11 @@ class Session:
         else:
             self._compactor.cancel_ahead()
 
-    def _after(self, outcome: CompactionOutcome) -> None:
-        if outcome.completed:
-            self._slot.clear()
-
     def _settle_manual(self, outcome: CompactionOutcome | None) -> None:
         """Wake whoever waits for a manual compaction; without an outcome they try again themselves."""
         manual, self._manual = self._manual, None
         if manual is not None:
-            manual.outcome = outcome
-            manual.settled.set()
+            manual.settle(outcome)
 
 
 @asynccontextmanager
