@@ -23,6 +23,7 @@ SelfcompactError
 │   └── ScriptExhausted         a scripted model has no step left
 ├── CompactionError
 │   ├── SummaryRejected         the reply broke the output contract
+│   ├── CompactionFailed        something else broke while it was made
 │   ├── NotBeneficial           the compaction would not have made the context smaller
 │   └── CompactionLimit         too many compactions without a successful response between them
 └── SessionError
@@ -39,6 +40,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+
+
+def described(error: BaseException) -> str:
+    """A foreign error in words: its type, and what it says where it says something."""
+    said = str(error).strip()
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 class SelfcompactError(Exception):
@@ -200,6 +207,14 @@ class SummaryRejected(CompactionError):
     def __init__(self, violations: Sequence[str]) -> None:
         self.violations = tuple(violations)
         super().__init__("the summary was rejected: " + "; ".join(self.violations))
+
+
+class CompactionFailed(CompactionError):
+    """Something broke that is none of our errors: a custom summariser, say. `__cause__` is what it raised."""
+
+    def __init__(self, cause: Exception) -> None:
+        self.__cause__ = cause
+        super().__init__(f"the compaction failed: {described(cause)}; the history is as it was")
 
 
 class NotBeneficial(CompactionError):

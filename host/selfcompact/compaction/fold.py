@@ -183,11 +183,8 @@ class Folder:
                 self._on_progress(Progress(task.part, window, windows_, characters))
 
         heard(0)
-        ask = self._summariser.ask
-        if self._sleep is None:
-            reply = await with_retries(lambda: ask(request, heard))
-        else:
-            reply = await with_retries(lambda: ask(request, heard), sleep=self._sleep)
+        summariser = self._summariser
+        reply = await with_retries(lambda: summariser.ask(request, heard), name=summariser.name, sleep=self._sleep)
         self._tally.add(reply.usage)
         return reply
 

@@ -90,7 +90,7 @@ async def _about(kind: str, summary: str, summariser: TextSummariser, limit_toke
         prompt=f"{tagged('previous-summary', fitted, new_nonce())}\n\n{prompt('notes', kind)}",
         max_output_tokens=limit_tokens,
     )
-    reply: SummaryReply = await with_retries(lambda: summariser.ask(request))
+    reply: SummaryReply = await with_retries(lambda: summariser.ask(request), name=summariser.name)
     text = redact(reply.text).strip()
     if not text or reply.tool_calls or reply.stop_reason == "length":
         raise SummaryRejected((f"the reply for the {kind} text cannot be used",))

@@ -174,6 +174,13 @@ def _context(plan: Plan) -> str:
     return "\n".join(lines)
 
 
+def supplied_summary(plan: Plan, text: str, summariser: str, *, secrets: Sequence[str] = ()) -> Summary:
+    """A summary that was not asked of a summariser, with the same care: secrets out, open questions and what was asked
+    to be kept in."""
+    redact = Redactor(secrets)
+    return _finished(plan, redact(text), redact, summariser)
+
+
 def missing_questions(plan: Plan, text: str, redact: Callable[[str], str]) -> tuple[str, ...]:
     """Questions that nobody answered, that leave the context, and that the summary does not have."""
     open_ones = facts.open_questions((*plan.removed, *plan.kept))

@@ -11,7 +11,7 @@ import anyio
 from selfcompact.compaction.offline import offline_summary
 from selfcompact.compaction.plan import Plan
 from selfcompact.compaction.request import SummaryRequest
-from selfcompact.errors import ModelTimeout
+from selfcompact.errors import ModelTimeout, ProviderUnavailable
 from selfcompact.messages import AssistantMessage, Usage, text_of, user
 from selfcompact.models.model import Completed, Model, ModelRequest, StreamEvent, TextDelta
 
@@ -85,7 +85,7 @@ class ModelSummariser:
 
         Raises:
             ModelTimeout: nothing arrived for `idle_s` seconds.
-            ModelError: the provider failed.
+            ModelError: the provider failed, or its stream ended without a response.
         """
         asked = ModelRequest(
             system=request.system,
@@ -111,7 +111,7 @@ class ModelSummariser:
             if scope.cancelled_caught:
                 raise ModelTimeout(self.idle_s)
             if event is None:
-                raise RuntimeError(f"{self.name} ended its stream without a response")
+                raise ProviderUnavailable(f"{self.name} ended its stream without a response")
             if isinstance(event, TextDelta):
                 characters += len(event.text)
                 if on_text is not None:

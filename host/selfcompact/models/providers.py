@@ -55,6 +55,10 @@ say a word; a limit on the whole would end healthy streams."""
 MARK_ERRORS = frozenset({"anthropic", "bedrock", "google", "google-cloud", "google-gla", "google-vertex"})
 """The library's names of the systems whose tool results can be marked as failed."""
 
+USAGE_FIRST = frozenset({"anthropic", "bedrock"})
+"""Systems whose streams begin with usage and always end with a finish reason. Elsewhere usage comes last, and some
+gateways leave the finish reason out: with usage such a stream is whole."""
+
 WINDOW_FULL = "model_context_window_exceeded"
 """The finish reason with which Anthropic and z.ai end an answer that ran into the end of the window."""
 
@@ -175,7 +179,8 @@ class ProviderModel:
         message = from_provider(whole, provider=self.provider, model_id=self.model_id)
         self._check_overflow(message, whole)
         if request.purpose == "turn":
-            _check_complete(message, whole)
+            _check_said_something(message)
+        self._check_ended(message, whole)
         yield Completed(message)
 
     async def _in_time(self, waiting: Awaitable[T]) -> T:
@@ -194,6 +199,13 @@ class ProviderModel:
             settings["thinking"] = False
             settings.pop("parallel_tool_calls", None)
         return settings
+
+    def _check_ended(self, message: AssistantMessage, whole: ModelResponse) -> None:
+        """Refuse what was cut where the wire does not notice, in a turn and in a summary alike."""
+        if (whole.provider_details or {}).get("finish_reason") is not None:
+            return
+        if self._library_model.system in USAGE_FIRST or message.usage is None:
+            raise ProviderUnavailable("the model's stream broke off: it ended without a finish reason")
 
     def _check_overflow(self, message: AssistantMessage, whole: ModelResponse) -> None:
         said = bool(text_of(message).strip() or message.tool_calls)
@@ -215,15 +227,12 @@ class ProviderModel:
             )
 
 
-def _check_complete(message: AssistantMessage, whole: ModelResponse) -> None:
-    """Refuse what is no answer; asking again may bring one."""
+def _check_said_something(message: AssistantMessage) -> None:
+    """Refuse a turn without an answer; asking again may bring one. (Of an empty summary its contract knows more.)"""
     if not text_of(message).strip() and not message.tool_calls:
         how = {"length": "the output limit was used up before a word was said"}
         why = how.get(message.stop_reason, f"stop reason {message.stop_reason}")
         raise ProviderUnavailable(f"the model's response was empty: {why}")
-    if (whole.provider_details or {}).get("finish_reason") is None and message.usage is None:
-        # Usage comes last: with neither, the stream was cut where its protocol does not notice.
-        raise ProviderUnavailable("the model's stream broke off: it has neither a finish reason nor usage")
 
 
 def _parameters(request: ModelRequest) -> ModelRequestParameters:

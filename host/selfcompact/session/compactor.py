@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import anyio
 from anyio.abc import TaskGroup
 
 from selfcompact.codec import Json
@@ -20,11 +19,12 @@ from selfcompact.compaction.background import Background, Prepared
 from selfcompact.compaction.commit import compaction_entry
 from selfcompact.compaction.fold import Progress
 from selfcompact.compaction.plan import Plan, Skip, plan
+from selfcompact.compaction.secrets import Redactor
 from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarise import Summary
+from selfcompact.compaction.summarise import supplied_summary
 from selfcompact.compaction.summarisers import Summariser
 from selfcompact.entries import Entry
-from selfcompact.errors import CompactionError, ModelError, SessionFileError
+from selfcompact.errors import CompactionError, CompactionFailed, ModelError, SessionFileError
 from selfcompact.events import (
     CompactionEnd,
     CompactionProgress,
@@ -34,11 +34,12 @@ from selfcompact.events import (
     CompactionStatus,
     WarningRaised,
 )
-from selfcompact.session.attempts import ATTEMPT, attempt_history
+from selfcompact.session.attempts import ATTEMPT
 from selfcompact.session.branches import summarise_branch
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.hooks import CompactionPreparation, Hooks, SuppliedSummary, Veto
 from selfcompact.session.stream import EventHub
+from selfcompact.session.writer import SummaryWriter
 
 Failure = CompactionError | ModelError | SessionFileError
 Phase = Literal["standalone", "pre-turn", "mid-turn"]
@@ -93,7 +94,7 @@ class _Order:
 class Compactor:
     """Runs compactions for one session, one at a time; the session's state sees to that.
 
-    `window` and `settings` are the ones in force, asked at each attempt.
+    `window`, `settings` and the writer's summariser are the ones in force, asked at each attempt.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Compactor:
         settings: Callable[[], CompactionSettings],
         window: Callable[[], int | None],
         target: Callable[[], CompactionTarget],
-        summariser: Summariser,
+        writer: SummaryWriter,
         hub: EventHub,
         manifest: Callable[[], Awaitable[str | None]],
         hooks: Hooks,
@@ -112,10 +113,12 @@ class Compactor:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._conversation, self._settings, self._window, self._target = conversation, settings, window, target
-        self._summariser, self._hub, self._manifest, self._hooks = summariser, hub, manifest, hooks
+        self._writer, self._hub, self._manifest, self._hooks = writer, hub, manifest, hooks
         self._secrets, self._clock, self._tasks = secrets, clock, tasks
         self._ahead: Background | None = None
-        self._ahead_for: tuple[CompactionSettings, int | None] | None = None
+        self.newest = CompactionOutcome("manual", "skipped", message="nothing was compacted yet")
+        """How the newest attempt ended: what `run` returned, or would have returned when it was cancelled."""
+        self._ahead_for: tuple[CompactionSettings, int | None, Summariser] | None = None
 
     def plan(self, instructions: str | None = None) -> Plan | Skip:
         """What a compaction would do now. Asking costs the same however old the session is."""
@@ -137,7 +140,7 @@ class Compactor:
             SummaryRejected, ModelError: the summariser failed, and there is no fallback.
         """
         return await summarise_branch(
-            entries, self._summariser, self._settings(), window=self._window(), secrets=self._secrets
+            entries, self._writer.current(), self._settings(), window=self._window(), secrets=self._secrets
         )
 
     async def run(
@@ -149,29 +152,30 @@ class Compactor:
         """
         order = _Order(reason, instructions, phase, self._clock())
         self._hub.emit(CompactionStart(reason=reason, custom_instructions=instructions))
+        self.newest = CompactionOutcome(reason, "interrupted", message="the compaction was cancelled")
         try:
-            outcome = await self._attempt(order)
-        except anyio.get_cancelled_exc_class():
-            self._finish(order, CompactionOutcome(reason, "interrupted", message="the compaction was cancelled"))
-            raise
-        if outcome.result is not None:
-            await self._tell_hooks(outcome.result)
-        self._finish(order, outcome, will_retry=will_retry and outcome.completed)
-        return outcome
+            self.newest = await self._attempt(order)
+            if self.newest.result is not None:
+                await self._tell_hooks(self.newest.result)
+        finally:
+            # Cancelled before the commit it was interrupted; cancelled in the hooks after it, it is completed.
+            self._finish(order, self.newest, will_retry=will_retry and self.newest.completed)
+        return self.newest
 
     async def _attempt(self, order: _Order) -> CompactionOutcome:
         reason = order.reason
-        planned = self.plan(order.instructions)
-        if isinstance(planned, Skip):
-            return CompactionOutcome(reason, "skipped", message=planned.reason)
-        decided = await self._hooks.before(self._preparation(order, planned), self._report)
-        if decided is not None:
-            self.cancel_ahead()
-        if isinstance(decided, Veto):
-            return CompactionOutcome(reason, "vetoed", message=decided.reason)
         try:
+            planned = self.plan(order.instructions)
+            if isinstance(planned, Skip):
+                return CompactionOutcome(reason, "skipped", message=planned.reason)
+            decided = await self._hooks.before(self._preparation(order, planned), self._report)
+            if decided is not None:
+                self.cancel_ahead()
+            if isinstance(decided, Veto):
+                return CompactionOutcome(reason, "vetoed", message=decided.reason)
             if isinstance(decided, SuppliedSummary):
-                prepared = Prepared(planned, Summary(text=decided.text, summariser="hook"), ahead=False, waited_s=0)
+                supplied = supplied_summary(planned, decided.text, "hook", secrets=self._secrets)
+                prepared = Prepared(planned, supplied, ahead=False, waited_s=0)
             else:
                 found = await self._background().finish(
                     self._conversation.ledger, instructions=order.instructions, on_progress=self._tell_progress
@@ -182,14 +186,17 @@ class Compactor:
             return self._commit(order, prepared, await self._manifest())
         except (CompactionError, ModelError, SessionFileError) as error:
             return CompactionOutcome(reason, "failed", message=str(error), error=error)
+        except Exception as error:  # noqa: BLE001 - summarisers and kernels are foreign code; a run must outlive them
+            failure = CompactionFailed(error)
+            return CompactionOutcome(reason, "failed", message=str(failure), error=failure)
 
     def _background(self) -> Background:
-        """The writer for the settings and the window in force; another one when they changed."""
-        wanted = (self._settings(), self._window())
+        """The draft's keeper for settings, window and summariser in force; another one when any of them changed."""
+        wanted = (self._settings(), self._window(), self._writer.current())
         if self._ahead is None or self._ahead_for != wanted:
             self.cancel_ahead()
             self._ahead_for = wanted
-            self._ahead = Background(self._summariser, wanted[0], window=wanted[1], secrets=self._secrets)
+            self._ahead = Background(wanted[2], wanted[0], window=wanted[1], secrets=self._secrets)
         return self._ahead
 
     def _tell_progress(self, progress: Progress) -> None:
@@ -204,7 +211,7 @@ class Compactor:
 
     def _commit(self, order: _Order, prepared: Prepared, manifest: str | None) -> CompactionOutcome:
         planned, summary = prepared.plan, prepared.summary
-        history = attempt_history(self._conversation.entries)
+        history = self._conversation.attempts.history()
         details: dict[str, Json] = {
             "trigger": TRIGGERS[order.reason],
             "phase": order.phase,
@@ -212,6 +219,7 @@ class Compactor:
             "durationMs": self._elapsed_ms(order),
             "windowNumber": history.completed + 1,
             "ineffectiveBefore": history.ineffective_in_a_row,
+            "inARow": history.in_a_row + 1,
             "writtenAhead": prepared.ahead,
             "waitedMs": round(prepared.waited_s * 1000),
         }
@@ -245,32 +253,36 @@ class Compactor:
 
     def _finish(self, order: _Order, outcome: CompactionOutcome, *, will_retry: bool = False) -> None:
         duration_ms = self._elapsed_ms(order)
-        if not outcome.completed:
-            self._conversation.note(
-                ATTEMPT,
-                {
-                    "trigger": TRIGGERS[order.reason],
-                    "reason": order.reason,
-                    "phase": order.phase,
-                    "status": outcome.status,
-                    "message": outcome.message,
-                    "customInstructions": order.instructions,
-                    "tokensBefore": self._conversation.ledger.estimated_tokens,
-                    "durationMs": duration_ms,
-                },
+        try:
+            if not outcome.completed:
+                self._conversation.note(ATTEMPT, self._attempt_record(order, outcome, duration_ms))
+        finally:
+            self._hub.emit(
+                CompactionEnd(
+                    reason=order.reason,
+                    status=outcome.status,
+                    result=outcome.result,
+                    aborted=outcome.status == "interrupted",
+                    will_retry=will_retry,
+                    error_message=None if outcome.completed else outcome.message,
+                    custom_instructions=order.instructions,
+                    duration_ms=duration_ms,
+                )
             )
-        self._hub.emit(
-            CompactionEnd(
-                reason=order.reason,
-                status=outcome.status,
-                result=outcome.result,
-                aborted=outcome.status == "interrupted",
-                will_retry=will_retry,
-                error_message=None if outcome.completed else outcome.message,
-                custom_instructions=order.instructions,
-                duration_ms=duration_ms,
-            )
-        )
+
+    def _attempt_record(self, order: _Order, outcome: CompactionOutcome, duration_ms: int) -> dict[str, Json]:
+        """What the log keeps of an attempt that did not complete."""
+        redact = Redactor(self._secrets)
+        return {
+            "trigger": TRIGGERS[order.reason],
+            "reason": order.reason,
+            "phase": order.phase,
+            "status": outcome.status,
+            "message": redact(outcome.message) if outcome.message else outcome.message,
+            "customInstructions": redact(order.instructions) if order.instructions else order.instructions,
+            "tokensBefore": self._conversation.ledger.estimated_tokens,
+            "durationMs": duration_ms,
+        }
 
     def _preparation(self, order: _Order, planned: Plan) -> CompactionPreparation:
         target = self._target()

@@ -14,19 +14,16 @@ import anyio
 import platformdirs
 
 from host_bridge.dispatcher import Dispatcher
-from selfcompact.compaction.channels import chosen_summariser
 from selfcompact.compaction.secrets import secret_values
 from selfcompact.compaction.settings import CompactionSettings, settings_for_window
 from selfcompact.compaction.style import style_of
-from selfcompact.compaction.summarisers import OfflineSummariser, Summariser
+from selfcompact.compaction.summarisers import Summariser
 from selfcompact.compaction.tokens import ScriptAwareEstimator
 from selfcompact.entries import MessageEntry
 from selfcompact.events import WarningRaised
 from selfcompact.kernel import Kernel, open_kernel
 from selfcompact.log import SessionLog
 from selfcompact.models.model import Model
-from selfcompact.models.registry import configured_model
-from selfcompact.models.scripted import ScriptedModel
 from selfcompact.session.compactor import Compactor
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.hook_commands import AfterCommand, BeforeCommand
@@ -37,6 +34,7 @@ from selfcompact.session.session import Session, closing
 from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.stream import EventHub
 from selfcompact.session.turn import IPYTHON, TurnRunner
+from selfcompact.session.writer import SummaryWriter, default_summariser
 from selfcompact.settings import LoadedSettings, Settings, load_settings
 from selfcompact.skills import system_prompt
 from selfcompact.workspace import checked_workspace
@@ -170,6 +168,17 @@ async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher:
     async def manifest() -> str:
         return (await kernel.names()).to_text()
 
+    def warn(sentence: str) -> None:
+        hub.emit(WarningRaised(message=sentence))
+
+    writer = SummaryWriter(
+        wishes.summariser,
+        model=lambda: session.model,
+        settings=lambda: session.settings,
+        cache_key=log.header.id,
+        report=warn,
+    )
+    writer.current()  # there is always one that is known to work
     async with anyio.create_task_group() as tasks:
         session.attach(
             Compactor(
@@ -177,7 +186,7 @@ async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher:
                 settings=lambda: session.settings.compaction,
                 window=lambda: session.context_window,
                 target=session.target,
-                summariser=wishes.summariser or default_summariser(model, wishes.settings, cache_key=log.header.id),
+                writer=writer,
                 hub=hub,
                 manifest=manifest,
                 hooks=wishes.hooks,
@@ -188,25 +197,6 @@ async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher:
         async with closing(session):
             yield session
         tasks.cancel_scope.cancel()
-
-
-def default_summariser(model: Model, settings: Settings, *, cache_key: str | None = None) -> Summariser:
-    """Who writes the summaries of a session with this model, when nobody was named.
-
-    `cache_key` groups the session's requests at the provider.
-
-    Raises:
-        UsageError: the settings name a model that cannot be used.
-    """
-    compaction = settings.compaction
-    named = compaction.model is not None or compaction.remote_endpoint is not None or compaction.channel == "native"
-    if isinstance(model, ScriptedModel) and not model.summarises and not named:
-        return OfflineSummariser()
-
-    def other(name: str) -> Model:
-        return configured_model(name, settings.models)
-
-    return chosen_summariser(compaction, model, other=other, cache_key=cache_key)
 
 
 def all_hooks(settings: CompactionSettings, hooks: Hooks | None) -> Hooks:

@@ -58,8 +58,10 @@ def message_events(reply: Reply, number: int, model: str) -> Iterator[bytes]:
             {"type": "tool_use", "id": call_id, "name": call.name, "input": {}},
             [{"type": "input_json_delta", "partial_json": piece} for piece in pieces],
         )
+    if reply.finish == "":
+        return  # the stream ends without telling how
     finish = reply.finish if reply.finish is not None else ("tool_calls" if reply.calls else "stop")
-    stop = STOPS.get(finish, finish) or None
+    stop = STOPS.get(finish, finish)
     yield event("message_delta", delta={"stop_reason": stop, "stop_sequence": None}, usage={"output_tokens": output})
     yield event("message_stop")
 
