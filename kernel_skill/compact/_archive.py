@@ -43,7 +43,6 @@ def recall(query: str, limit: int = 5) -> Coroutine[Any, Any, list[Recalled]]:
     Raises:
         TypeError: the query is no text, or the limit no number; nothing was sent.
         BridgeUnavailable: no host answers.
-        RuntimeError: the operator switched this skill off.
     """
     __tracebackhide__ = True  # a traceback ends in the cell that made the mistake
     if not isinstance(query, str):
@@ -65,7 +64,6 @@ def entry(entry_id: str) -> Coroutine[Any, Any, ArchivedEntry]:
         TypeError: the id is no text; nothing was sent.
         LookupError: there is no such entry in this session.
         BridgeUnavailable: no host answers.
-        RuntimeError: the operator switched this skill off.
     """
     __tracebackhide__ = True  # the same
     if not isinstance(entry_id, str):

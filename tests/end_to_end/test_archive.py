@@ -51,10 +51,17 @@ async def test_wrong_arguments_of_the_archive_are_told(opened: OpenSession, call
     assert error in outputs(result)[0]
 
 
-async def test_the_archive_is_refused_when_the_skill_is_off(opened: OpenSession) -> None:
-    async with opened([sc.cell("await compact.recall('x')"), sc.say("ok")], agent_callable=False) as session:
+async def test_the_archive_can_be_read_when_the_skill_is_off(opened: OpenSession) -> None:
+    """CONTRACT 2: a summary may name entries, and no pointer in it lies."""
+    steps = [
+        sc.cell("print('the needle is 4711')"),
+        sc.cell("hits = await compact.recall('needle 4711')\nprint(len(hits) > 0)"),
+        sc.cell("print('4711' in (await compact.entry(hits[0]['entry_id']))['text'])"),
+        sc.say("ok"),
+    ]
+    async with opened(steps, agent_callable=False) as session:
         result = await session.prompt("go")
-    assert "the compact skill is disabled in this session" in outputs(result)[0]
+    assert outputs(result)[1:] == ["True", "True"]
 
 
 async def test_rewinding_across_a_compaction_restores_the_exact_earlier_view(opened: OpenSession) -> None:

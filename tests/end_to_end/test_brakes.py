@@ -109,19 +109,31 @@ async def test_the_cap_on_compactions_refuses_requests_and_lets_the_overflow_thr
 
 
 async def test_two_compactions_in_a_row_without_a_response_are_the_limit(opened: OpenSession) -> None:
-    """FAULTS 1: the third is refused with a typed error and no model call."""
-    steps = [*fill(4), sc.say("ok"), sc.overflow("too long"), sc.overflow("too long"), sc.overflow("too long")]
-    async with opened(steps) as session:
+    """FAULTS 1: a manual one, a threshold one, and then no third, though the context overflows. A typed error ends the
+    run, no summariser is asked, and opening the session again changes nothing."""
+    said = "prompt is too long: 33000 tokens > 32000 maximum"
+    steps = [*fill(4), sc.say("ok"), sc.overflow(said), sc.say("never")]
+    async with opened(steps, threshold_tokens=10_000) as session:
         await session.prompt("go")
         assert (await session.compact()).status == "completed"
-        model = session.model
-        assert isinstance(model, sc.ScriptedModel)
-        before = len(model.requests)
-        result = await session.prompt(FILL)
-        requests = len(model.requests) - before
+        result = await session.prompt(f"{FILL}\n" * 700)
+        log = session.session_file.read_text()
+    assert [(o.reason, o.status) for o in result.compactions] == [("threshold", "completed")]
     assert result.status == "failed"
-    assert isinstance(result.error, sc.CompactionLimit | sc.ContextOverflow)
-    assert requests <= 2
+    assert isinstance(result.error, sc.CompactionLimit)
+    assert (result.error.limit, result.error.provider_message) == (2, said)
+    assert log.count('"type":"compaction"') == 2
+    async with opened([sc.overflow(said), sc.say("never")], session_file=session.session_file) as session:
+        again = await session.prompt("more")
+    assert isinstance(again.error, sc.CompactionLimit)
+    assert again.compactions == ()
+
+
+async def test_a_successful_response_between_two_compactions_makes_room_for_more(opened: OpenSession) -> None:
+    rounds = [*fill(), sc.cell("await compact.run()")]
+    async with opened([*rounds, *rounds, *rounds, sc.say("ok")]) as session:
+        result = await session.prompt("go")
+    assert [(o.reason, o.status) for o in result.compactions] == [("requested", "completed")] * 3
 
 
 @pytest.mark.parametrize("window", [12_000, 16_384])

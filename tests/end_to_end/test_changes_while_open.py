@@ -10,6 +10,7 @@ import anyio
 
 import selfcompact as sc
 from selfcompact.models.scripted import Step, StepSource
+from tests.session.memory_kernel import SUMMARY
 
 from .conftest import OpenSession
 from .helpers import FILL, fill, of_type, outputs
@@ -18,9 +19,13 @@ from .helpers import FILL, fill, of_type, outputs
 async def test_a_smaller_model_gets_a_context_that_fits_and_the_larger_one_is_summarised_by_who_can_read_it(
     opened: OpenSession,
 ) -> None:
-    """FAULTS 7, 12: the new window counts before the next request; the change is recorded."""
-    small = sc.ScriptedModel([sc.say("small here")], context_window=9_000, model_id="small")
-    async with opened([*fill(5), sc.cell("1"), sc.say("large here")], keep_recent_tokens=1_000) as session:
+    """FAULTS 7, 12: the new window counts before the next request; the old model, which has the room, is asked for the
+    summary; the change is recorded."""
+    small = sc.ScriptedModel([sc.say("small here")], summaries=[], context_window=9_000, model_id="small")
+    steps = [*fill(5), sc.cell("1"), sc.say("large here")]
+    async with opened(steps, keep_recent_tokens=1_000, summaries=[SUMMARY] * 4, offline_fallback=False) as session:
+        large = session.model
+        assert isinstance(large, sc.ScriptedModel)
         await session.prompt("go")
         before = session.status().estimated_tokens
         session.set_model(small)
@@ -30,6 +35,7 @@ async def test_a_smaller_model_gets_a_context_that_fits_and_the_larger_one_is_su
     assert result.text == "small here"
     assert before > 9_000 - 4_000
     assert [(o.reason, o.status) for o in result.compactions] == [("threshold", "completed")]
+    assert [request.purpose for request in large.requests[-2:]] == ["turn", "summary"]
     kinds = [event.type for event in events]
     assert kinds.index("compaction_end") < kinds.index("model_changed") < kinds.index("turn_start")
     (request,) = small.requests

@@ -82,7 +82,7 @@ def run(
 
     result = anyio.run(main)
     if result.error is not None:
-        click.echo(f"selfcompact: {result.error}", err=True)
+        click.echo(f"selfcompact: {result.reason}", err=True)
     sys.exit(EXIT_CODES[result.status])
 
 

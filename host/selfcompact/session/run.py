@@ -35,8 +35,9 @@ from selfcompact.session.turn import TurnRunner, emit_message
 class RunResult:
     """What one `prompt()` came to.
 
-    `status` is `done`, `failed` or `aborted`; `text` is the last response's text; `error` is there when it failed.
-    `messages` are the ones the run added, `compactions` every attempt in it.
+    `status` is `done`, `failed` or `aborted`; `text` is the last response's text; `error` is there when it failed, and
+    `reason` then says the whole of why, what was tried against it included. `messages` are the ones the run added,
+    `compactions` every attempt in it.
     """
 
     status: RunStatus
@@ -45,6 +46,7 @@ class RunResult:
     turns: int = 0
     messages: tuple[Message, ...] = ()
     compactions: tuple[CompactionOutcome, ...] = ()
+    reason: str | None = None
 
     def raise_for_status(self) -> None:
         """Raise the error of a run that failed; do nothing otherwise."""
@@ -110,8 +112,7 @@ class Run:
             result = self._result("aborted", None)
         if result.status != "done":
             self.skill.drop(f"the run {'was aborted' if result.status == 'aborted' else 'failed'}")
-        reason = str(result.error) if result.error else None
-        self.hub.emit(AgentEnd(status=result.status, messages=result.messages, reason=reason))
+        self.hub.emit(AgentEnd(status=result.status, messages=result.messages, reason=result.reason))
         self.conversation.sync()
         return result
 
@@ -172,8 +173,9 @@ class Run:
     def _ended(self, stop: Stop, cause: SelfcompactError | None) -> RunResult:
         if stop.limit:
             said = cause.provider_message if isinstance(cause, ModelError) else ""
-            return self._result("failed", CompactionLimit(self.conversation.attempts.in_a_row, said))
-        return self._result("failed", cause) if stop.error else self._result("done", None)
+            limit = CompactionLimit(self.conversation.attempts.in_a_row, said)
+            return self._result("failed", limit, str(limit))
+        return self._result("failed", cause, stop.error) if stop.error else self._result("done", None)
 
-    def _result(self, status: RunStatus, error: SelfcompactError | None) -> RunResult:
-        return RunResult(status, self.text, error, self.turn, tuple(self.messages), tuple(self.compactions))
+    def _result(self, status: RunStatus, error: SelfcompactError | None, reason: str | None = None) -> RunResult:
+        return RunResult(status, self.text, error, self.turn, tuple(self.messages), tuple(self.compactions), reason)

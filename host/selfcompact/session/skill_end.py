@@ -43,7 +43,8 @@ class SkillEnd:
     """Answers cells for one session. `status` and `refusal` are asked of the session at each call; `pending_changed`
     hears of each request that is accepted (the request) or dropped (None).
 
-    Owns the registration of the handlers; `turn` is set by the run while a turn is active.
+    Owns the registration of the handlers: those of `status` and `run` come and go with the operator's switch, those of
+    `recall` and `entry` stay. `turn` is set by the run while a turn is active.
     """
 
     def __init__(
@@ -62,6 +63,9 @@ class SkillEnd:
         self._archive = archive
         self._enabled = False
         self.turn: int | None = None
+        # Reading what was said is not gated: summaries and cut messages name entries, and no pointer may lead nowhere.
+        dispatcher.register(RECALL, RecallPayload, self._on_recall, timeout_s=ARCHIVE_TIMEOUT_S)
+        dispatcher.register(ENTRY, EntryPayload, self._on_entry, timeout_s=ARCHIVE_TIMEOUT_S)
 
     @property
     def enabled(self) -> bool:
@@ -69,17 +73,15 @@ class SkillEnd:
         return self._enabled
 
     def switch(self, enabled: bool) -> bool:
-        """Register or unregister the handlers; whether that changed anything. Off drops a pending request."""
+        """Take requests from cells, or stop taking them; whether that changed anything. Off drops a pending one."""
         if enabled == self._enabled:
             return False
         self._enabled = enabled
         if enabled:
             self._dispatcher.register(STATUS, StatusPayload, self._on_status, timeout_s=HANDLER_TIMEOUT_S)
             self._dispatcher.register(RUN, RunPayload, self._on_run, timeout_s=HANDLER_TIMEOUT_S)
-            self._dispatcher.register(RECALL, RecallPayload, self._on_recall, timeout_s=ARCHIVE_TIMEOUT_S)
-            self._dispatcher.register(ENTRY, EntryPayload, self._on_entry, timeout_s=ARCHIVE_TIMEOUT_S)
         else:
-            for request_type in (STATUS, RUN, RECALL, ENTRY):
+            for request_type in (STATUS, RUN):
                 self._dispatcher.unregister(request_type)
             self.drop("the operator switched the compact skill off")
         self._hub.emit(AgentCallableChanged(enabled=enabled))
