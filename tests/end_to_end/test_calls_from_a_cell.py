@@ -132,6 +132,26 @@ print(len(many), all(s['context_window'] == 32000 for s in many), (await backgro
     assert outputs(result)[0].strip() == "50 True 32000 1"
 
 
+async def test_a_call_that_no_host_hears_fails_at_once_and_the_next_one_is_answered(opened: OpenSession) -> None:
+    """CONTRACT 1: never a hang."""
+    code = """
+import os, time
+real = os.environ['HOST_BRIDGE_ENDPOINT']
+os.environ['HOST_BRIDGE_ENDPOINT'] = 'ipc:///nowhere'
+began = time.monotonic()
+for call in (compact.status, compact.run):
+    try:
+        await call()
+    except compact.BridgeUnavailable as error:
+        print(type(error).__name__, time.monotonic() - began < 10)
+os.environ['HOST_BRIDGE_ENDPOINT'] = real
+print((await compact.status())['context_window'])
+"""
+    async with opened([sc.cell(code), sc.say("ok")]) as session:
+        result = await session.prompt("go")
+    assert outputs(result)[0].splitlines() == ["BridgeUnavailable True", "BridgeUnavailable True", "32000"]
+
+
 async def test_a_short_session_is_refused_with_its_reason(opened: OpenSession) -> None:
     async with opened([sc.cell("await compact.run()"), sc.say("ok")]) as session:
         result = await session.prompt("go")
@@ -177,10 +197,13 @@ async def test_right_after_a_compaction_there_is_nothing_to_compact(opened: Open
         await session.prompt("go")
         first = await session.compact()
         second = await session.compact()
+        status = session.status()
     assert first.status == "completed"
     assert second.status == "skipped"
     assert second.message is not None
     assert "already compacted" in second.message
+    assert status.would_compact is False
+    assert "already compacted" in (status.reason or "")
 
 
 async def test_when_the_operator_switched_it_off_the_call_raises_and_the_prompt_is_silent(opened: OpenSession) -> None:
