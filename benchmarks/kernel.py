@@ -9,7 +9,7 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +23,9 @@ from selfcompact.kernel import Kernel, KernelSettings, SandboxPolicy, open_kerne
 
 BATCH = 10
 """Cells of one way in a row. Short, so that all ways see the same machine, and so that no queue runs over."""
+
+WARM_UP = 2
+"""Batches of each way before anything is counted."""
 
 SETTLE_S = 0.05
 """For our client to read what another client's cells said; that is nobody's time."""
@@ -57,27 +60,23 @@ async def _blocking(call: Callable[[], None]) -> None:
     call()
 
 
-async def _in_turns(ways: Mapping[str, Way], clients: list[Client], runs: int, count: int) -> dict[str, list[float]]:
-    """For each way, the median of each run in seconds."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for run in range(-1, runs):  # the run before the first warms everything up
-        times: dict[str, list[float]] = defaultdict(list)
-        for _ in range(count // BATCH if run >= 0 else 2):
-            for name, way in ways.items():
-                for _ in range(BATCH):
-                    began = time.perf_counter()
-                    await way()
+async def _in_turns(ways: Mapping[str, Way], clients: Sequence[Client], count: int) -> dict[str, float]:
+    """The median of each way, in seconds. Fewer than a thousand cells: after that many results IPython flushes some."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for turn in range(-WARM_UP, count // BATCH):
+        for name, way in ways.items():
+            for _ in range(BATCH):
+                began = time.perf_counter()
+                await way()
+                if turn >= 0:
                     times[name].append(time.perf_counter() - began)
-                for client in clients:
-                    client.drain()
-                await anyio.sleep(SETTLE_S)
-        if run >= 0:
-            for name, took in times.items():
-                found[name].append(statistics.median(took))
-    return found
+            for client in clients:
+                client.drain()
+            await anyio.sleep(SETTLE_S)
+    return {name: statistics.median(took) for name, took in times.items()}
 
 
-async def _two_clients(runs: int, count: int) -> dict[str, list[float]]:
+async def _two_clients(count: int) -> dict[str, float]:
     """Our client and the blocking one on one and the same running kernel."""
     with tempfile.TemporaryDirectory() as folder:
         async with open_kernel(
@@ -90,12 +89,12 @@ async def _two_clients(runs: int, count: int) -> dict[str, list[float]]:
                 "ours, reply": partial(_reply, kernel),
                 "theirs, reply": partial(_blocking, client.reply),
             }
-            found = await _in_turns(ways, [client], runs, count)
+            found = await _in_turns(ways, [client], count)
             client.close()
     return found
 
 
-async def _three_kernels(runs: int, count: int) -> dict[str, list[float]]:
+async def _three_kernels(count: int) -> dict[str, float]:
     """Our kernel in its sandbox and without one, and a plain one with the same options and the blocking client."""
     plain = Started(STRIPPED)
     with tempfile.TemporaryDirectory() as folder:
@@ -109,13 +108,22 @@ async def _three_kernels(runs: int, count: int) -> dict[str, list[float]]:
                 "ours, no sandbox": partial(_execute, free),
                 "same options": partial(_blocking, plain.whole),
             }
-            found = await _in_turns(ways, [], runs, count)
+            found = await _in_turns(ways, [], count)
     plain.close()
     return found
 
 
+def _repeated(measure: Callable[[int], Awaitable[dict[str, float]]], runs: int, count: int) -> dict[str, list[float]]:
+    """What each run found, on kernels of its own."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for _ in range(runs):
+        for name, took in anyio.run(measure, count).items():
+            found[name].append(took)
+    return found
+
+
 def _cells(runs: int, count: int) -> None:
-    same = anyio.run(_two_clients, runs, count)
+    same = _repeated(_two_clients, runs, count)
     print("`1+1` on one and the same running kernel, in its sandbox:\n")
     rows = []
     for work, ours, theirs in (
@@ -125,7 +133,7 @@ def _cells(runs: int, count: int) -> None:
         rows.append((work, spread(same[ours], 2, 1e3), spread(same[theirs], 2, 1e3), ratio(same[ours], same[theirs])))
     table(("work", "our client, ms", "blocking client, ms", "ours / blocking"), rows)
 
-    others = anyio.run(_three_kernels, runs, count)
+    others = _repeated(_three_kernels, runs, count)
     print("`1+1` on three kernels with the same options, output collected, until idle:\n")
     said = {
         "ours": "ours: sandbox, our client",
@@ -134,7 +142,7 @@ def _cells(runs: int, count: int) -> None:
     }
     table(
         ("kernel", "ms", "ours / this"),
-        [(said[name], spread(others[name], 2, 1e3), ratio(others["ours"], others[name])) for name in said],
+        [(said[name], spread(others[name], 2, 1e3), _beside(others, name)) for name in said],
     )
 
 
@@ -162,13 +170,17 @@ def _starts(runs: int, count: int) -> None:
             (
                 said[kind],
                 spread(first[kind], 0, 1e3),
-                ratio(first["ours"], first[kind]),
+                _beside(first, kind),
                 spread(second[kind], 0, 1e3),
-                ratio(second["ours"], second[kind]),
+                _beside(second, kind),
             )
             for kind in KINDS
         ],
     )
+
+
+def _beside(found: Mapping[str, list[float]], name: str) -> str:
+    return "–" if name == "ours" else ratio(found["ours"], found[name])
 
 
 def _parts(runs: int, count: int) -> None:
