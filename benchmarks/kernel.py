@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio
 
 from benchmarks.clients import NO_COLOURS, NO_DEBUGGER, NO_HISTORY, STOCK, STRIPPED, Client, Started, attached
-from benchmarks.measure import median, options, ratio, spread, table
+from benchmarks.measure import median, options, ratio, spread, table, timed
 from benchmarks.starting import KINDS, in_a_process
 from host_bridge.host_end import Dispatcher
 from selfcompact.kernel import Kernel, KernelSettings, SandboxPolicy, open_kernel
@@ -26,6 +26,9 @@ BATCH = 10
 
 WARM_UP = 2
 """Batches of each way before anything is counted."""
+
+KERNELS = 3
+"""Kernels of each kind in a run of `--parts`."""
 
 SETTLE_S = 0.05
 """For our client to read what another client's cells said; that is nobody's time."""
@@ -187,12 +190,18 @@ def _parts(runs: int, count: int) -> None:
     start: dict[str, list[float]] = defaultdict(list)
     cell: dict[str, list[float]] = defaultdict(list)
     for _ in range(runs):
-        for name, argv in PARTS.items():
-            plain = Started(argv)
-            start[name].append(plain.start_s)
-            median(plain.whole, 2 * BATCH)
-            cell[name].append(median(plain.whole, count))
-            plain.close()
+        starts: dict[str, list[float]] = defaultdict(list)
+        cells: dict[str, list[float]] = defaultdict(list)
+        for _ in range(KERNELS):
+            for name, argv in PARTS.items():
+                plain = Started(argv)
+                starts[name].append(plain.start_s)
+                median(plain.whole, BATCH)
+                cells[name] += timed(plain.whole, count // KERNELS)
+                plain.close()
+        for name in PARTS:
+            start[name].append(statistics.median(starts[name]))
+            cell[name].append(statistics.median(cells[name]))
     print("What single settings of a plain kernel without a sandbox are worth; output collected, until idle:\n")
     rows = [(name, spread(start[name], 0, 1e3), spread(cell[name], 2, 1e3)) for name in PARTS]
     table(("a plain kernel", "ready, ms", "1+1, ms"), rows)
@@ -200,7 +209,7 @@ def _parts(runs: int, count: int) -> None:
 
 def main() -> None:
     """Print the tables."""
-    chosen = options("kernel", cells=100, starts=3, parts=0)
+    chosen = options("kernel", cells=100, starts=4, parts=0)
     print(f"Medians of {chosen.runs} runs, each with all ways in turns; lowest and highest in brackets.\n")
     _cells(chosen.runs, chosen.cells)
     _starts(chosen.runs, chosen.starts)
