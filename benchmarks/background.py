@@ -1,15 +1,18 @@
-"""How long a turn boundary waits for a summary: written at the boundary, and begun when it was asked for."""
+"""How long a turn boundary takes that compacts, inside a session: with the summary written at the boundary, and begun
+when a cell asked for it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import anyio
 
-from benchmarks.engine import entries
-from selfcompact.compaction.background import Background, Prepared
-from selfcompact.compaction.ledger import Ledger
+import selfcompact as sc
+from benchmarks.measure import options, spread, table
+from benchmarks.sessions import WINDOW, boundary_times, entries, write
+from selfcompact.compaction.ledger import DETAILS_KEY
 from selfcompact.compaction.request import SummaryRequest
 from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.compaction.summarisers import SummaryReply
@@ -17,11 +20,19 @@ from selfcompact.compaction.summarisers import SummaryReply
 SUMMARISER_S, CELL_S = 2.0, 3.0
 """A summariser of this speed, and a cell that runs this long after it asked."""
 
+ENTRIES = 1_000
+
 SUMMARY = (
     "## Goal\nLook at every module.\n\n## Progress\n### Done\n- [x] Looked at the first ones, and found no problems in "
     "any of them.\n\n## Next Steps\n1. Look at the next module, then at those after it; write the report at the end."
 )
 PREFIX = "## Original Request\nLook on.\n\n## Early Progress\n- Looked at some.\n\n## Context for Suffix\n- None."
+
+CELL = f"""
+import asyncio
+print(await compact.run("keep the names of the modules"))
+await asyncio.sleep({CELL_S})
+"""
 
 
 class _Slow:
@@ -37,25 +48,42 @@ class _Slow:
         return SummaryReply(text)
 
 
-async def _boundary(ahead: bool) -> Prepared:
-    settings = CompactionSettings(background=ahead)
-    ledger = Ledger(entries(1_000))
-    background = Background(_Slow(), settings, window=200_000)
-    async with anyio.create_task_group() as group:
-        background.start(group, ledger)
-        await anyio.sleep(CELL_S)
-        for entry in entries(1, start=1_000):
-            ledger.append(entry)
-        found = await background.finish(ledger)
-    assert isinstance(found, Prepared)
-    return found
+async def _boundary(ahead: bool) -> tuple[float, float]:
+    """Seconds that the compacting boundary took, and those of them that it waited for the summary."""
+    model = sc.ScriptedModel([sc.cell(CELL), sc.say("done")], context_window=WINDOW)
+    settings = sc.Settings(compaction=CompactionSettings(background=ahead))
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        workspace, log = Path(folder) / "w", Path(folder) / "session.jsonl"
+        workspace.mkdir()
+        write(log, entries(ENTRIES))
+        async with sc.open_session(
+            model, workspace=workspace, session_file=log, settings=settings, summariser=_Slow()
+        ) as session:
+            with boundary_times() as boundaries:
+                result = await session.prompt("Go on.")
+    (outcome,) = result.compactions
+    assert outcome.reason == "requested"
+    assert outcome.result is not None, outcome.message
+    noted = (outcome.result.details or {})[DETAILS_KEY]
+    assert isinstance(noted, Mapping)
+    waited_ms = noted["waitedMs"]
+    assert isinstance(waited_ms, int)
+    return max(boundary.whole_s for boundary in boundaries), waited_ms / 1e3
 
 
 def main() -> None:
     """Print both waits."""
-    print(f"A summariser that takes {SUMMARISER_S:g} s, a cell that runs {CELL_S:g} s after the request:\n")
-    for ahead in (False, True):
-        began = time.monotonic()
-        found = anyio.run(_boundary, ahead)
-        took, waited = time.monotonic() - began, found.waited_s * 1e3
-        print(f"background {'on ' if ahead else 'off'}: the boundary waits {waited:7,.1f} ms ({took:.1f} s in all)")
+    runs = options("background").runs
+    print(
+        f"A session of {ENTRIES:,} entries, a summariser that takes {SUMMARISER_S:g} s, a cell that runs {CELL_S:g} s "
+        f"after it asked; medians of {runs} runs in turns, lowest and highest in brackets.\n"
+    )
+    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    for _ in range(runs):
+        for ahead, times in found.items():
+            times.append(anyio.run(_boundary, ahead))
+    rows = []
+    for ahead, times in found.items():
+        whole, waited = zip(*times, strict=True)
+        rows.append(("on" if ahead else "off", spread(whole, 0, 1e3), spread(waited, 0, 1e3)))
+    table(("background", "the boundary, ms", "of it, waiting for the summary, ms"), rows)

@@ -1,24 +1,23 @@
-"""A request from a cell to its host and back: by the bridge, by a comm on the same kernel, and by two bare sockets.
+"""A request from a cell to its host and back: by the bridge, by a comm on the same kernel, by two bare sockets; and
+where the time goes that the bridge takes beyond the bare ones.
 
-The three are measured in turns in one run, because a machine's speed changes while it works. Times are medians.
+All ways take turns in one run, because a machine's speed changes while it works.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import multiprocessing
 import statistics
-import sys
 import tempfile
-import time
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import anyio
-import zmq
-from pydantic import BaseModel, ConfigDict
 
+from benchmarks.bridge_pairs import OnALoop, answer_bare, answer_on_a_loop, ask_bare, caller, pair
+from benchmarks.bridge_parts import Anything, by_line, by_parts, echo
+from benchmarks.measure import options, ratio, spread, table
 from host_bridge.host_end import Dispatcher
 from selfcompact.kernel import Kernel, KernelSettings, SandboxPolicy, open_kernel
 
@@ -37,87 +36,94 @@ by_bridge = lambda: host_request("echo", {"n": 1})
 by_comm = lambda: comm_request("echo", {"n": 1}, 10)
 """
 
-BODY = json.dumps({"v": 1, "id": "0" * 32, "gen": 1, "type": "echo", "payload": {"n": 1}}).encode()
+WARM_UP = 50
 
 
-class Anything(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-
-async def echo(payload: Anything) -> dict[str, Any]:
-    return dict(payload.model_extra or {})
-
-
-def answer_bare(endpoint: str) -> None:
-    """The other process of the bare pair: a ROUTER that sends back what it gets."""
-    context: zmq.Context[Any] = zmq.Context()
-    router = context.socket(zmq.ROUTER)
-    router.bind(endpoint)
-    while True:
-        parts = router.recv_multipart()
-        router.send_multipart(parts)
-        if parts[1] == b"stop":
-            break
-    context.destroy(linger=1000)
-
-
-def ask_bare(dealer: zmq.Socket[bytes], count: int) -> list[float]:
-    took = []
-    for _ in range(count):
-        started = time.perf_counter()
-        dealer.send_multipart([b"s" * 32 + BODY])
-        dealer.recv_multipart()
-        took.append(time.perf_counter() - started)
-    return took
-
-
-async def from_cell(kernel: Kernel, how: str, count: int) -> list[float]:
+async def _from_cell(kernel: Kernel, how: str, count: int) -> list[float]:
     result = await kernel.execute(f"await timed({how}, {count})")
     assert result.status == "ok", result.text
     took: list[float] = json.loads(result.text)
     return took
 
 
-async def measure(rounds: int, count: int) -> dict[str, list[float]]:
-    """Times in seconds for each of the three ways."""
+async def _measure(runs: int, rounds: int, count: int) -> Mapping[str, list[float]]:
+    """For each way, the median of each run in seconds."""
     dispatcher = Dispatcher()
     dispatcher.register("echo", Anything, echo)
-    found: dict[str, list[float]] = {"bridge": [], "comm": [], "bare": []}
     settings = KernelSettings(output_head_bytes=1 << 20)
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        endpoint = f"ipc://{folder}/bare"
-        process = multiprocessing.get_context("spawn").Process(target=answer_bare, args=(endpoint,))
-        process.start()
-        context: zmq.Context[Any] = zmq.Context()
-        dealer = context.socket(zmq.DEALER)
-        dealer.connect(endpoint)
-        ask_bare(dealer, 100)
-        async with open_kernel(settings, SandboxPolicy(), workspace=Path(folder), dispatcher=dispatcher) as kernel:
+    found: dict[str, list[float]] = defaultdict(list)
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as folder,
+        pair(f"ipc://{folder}/bare", answer_bare) as bare,
+        pair(f"ipc://{folder}/loop", answer_on_a_loop) as loop,
+    ):
+        on_a_loop = OnALoop(loop)
+        async with (
+            open_kernel(settings, SandboxPolicy(), workspace=Path(folder), dispatcher=dispatcher) as kernel,
+            caller(f"ipc://{folder}/plain", dispatcher) as plain,
+        ):
             await kernel.execute(PREPARE)
-            await from_cell(kernel, "by_bridge", 20)
-            await from_cell(kernel, "by_comm", 20)
-            for _ in range(rounds):
-                found["bare"] += ask_bare(dealer, count)
-                found["bridge"] += await from_cell(kernel, "by_bridge", count)
-                found["comm"] += await from_cell(kernel, "by_comm", count)
-        dealer.send_multipart([b"stop"])
-        dealer.recv_multipart()
-        process.join()
-        context.destroy(linger=0)
+            for run in range(-1, runs):  # the run before the first warms everything up
+                times: dict[str, list[float]] = defaultdict(list)
+                for _ in range(rounds if run >= 0 else 1):
+                    each = count if run >= 0 else WARM_UP
+                    times["bare"] += ask_bare(bare, each)
+                    times["bridge"] += await _from_cell(kernel, "by_bridge", each)
+                    times["comm"] += await _from_cell(kernel, "by_comm", each)
+                    times["loop"] += await on_a_loop.ask(each)
+                    times["plain"] += await plain.ask(each)
+                    times["line"] += await by_line(dispatcher, each)
+                    for name, took in (await by_parts(dispatcher, each)).items():
+                        times[name] += took
+                if run >= 0:
+                    for name, took in times.items():
+                        found[name].append(statistics.median(took))
+        on_a_loop.pause()  # the pair is ended through the socket itself, which nothing else may read then
     return found
 
 
 def main() -> None:
-    """Print the medians and the two ratios that are promised."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks bridge")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--count", type=int, default=200, help="requests of each kind in a round")
-    options = parser.parse_args(sys.argv[2:])
-    found = anyio.run(measure, options.rounds, options.count)
-    median = {name: statistics.median(took) for name, took in found.items()}
-    print(f"{options.rounds} rounds of {options.count} requests each, in turns; times in ms\n")
-    print("| way | median | 90 % |\n| --- | --- | --- |")
-    for name, took in found.items():
-        print(f"| {name} | {median[name] * 1e3:.3f} | {statistics.quantiles(took, n=10)[-1] * 1e3:.3f} |")
-    print(f"\nbridge / comm: {median['bridge'] / median['comm']:.2f} (at most 0.50)")
-    print(f"bridge / bare: {median['bridge'] / median['bare']:.2f} (at most 3.00)")
+    """Print both tables."""
+    chosen = options("bridge", rounds=5, count=200)
+    found = anyio.run(_measure, chosen.runs, chosen.rounds, chosen.count)
+    print(
+        f"Medians of {chosen.runs} runs of {chosen.rounds} × {chosen.count} requests of each kind, in turns; lowest "
+        "and highest in brackets.\n"
+    )
+    said = {"bridge": "bridge", "comm": "comm, same kernel", "bare": "two bare sockets, two processes"}
+    table(("way", "ms"), [(text, spread(found[name], 3, 1e3)) for name, text in said.items()])
+    added = [bridge - bare for bridge, bare in zip(found["bridge"], found["bare"], strict=True)]
+    print(f"bridge / comm: {ratio(found['bridge'], found['comm'])} (at most 0.30)")
+    print(f"bridge − bare: {spread(added, 3, 1e3)} ms\n")
+
+    print("Where the added time goes; the lines with a `+` are measured by themselves in one process:\n")
+    table(("part", "ms"), [(name, spread(took, 3, 1e3)) for name, took in _parts(found).items()])
+
+
+def _parts(found: Mapping[str, list[float]]) -> Mapping[str, list[float]]:
+    """What each part adds, run by run: the differences between neighbouring ways, and what is measured by itself."""
+
+    def less(whole: str, *parts: str) -> list[float]:
+        rows = zip(found[whole], *(found[part] for part in parts), strict=True)
+        return [one - sum(others) for one, *others in rows]
+
+    ends = {
+        "+ kernel: request to JSON, signed": found["kernel packs"],
+        "+ host: signature, JSON, fields": found["host unpacks"],
+        "+ host: handler found, payload validated, handler run": found["host dispatches"],
+        "+ host: hand-over to a worker task, limits, time-out": less(
+            "line", "host unpacks", "host dispatches", "host packs"
+        ),
+        "+ host: answer to JSON, signed": found["host packs"],
+        "+ kernel: signature, JSON, fields": found["kernel unpacks"],
+    }
+    known = [sum(values) for values in zip(*ends.values(), strict=True)]
+    both = less("plain", "loop")
+    return {
+        "event loops at both ends instead of blocking sockets": less("loop", "bare"),
+        **ends,
+        "between two plain processes, the rest: futures, timers, cold caches": [
+            one - other for one, other in zip(both, known, strict=True)
+        ],
+        "an IPython kernel in its sandbox instead of a plain process": less("bridge", "plain"),
+    }

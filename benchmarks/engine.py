@@ -1,123 +1,121 @@
-"""The engine: what planning, status and history building cost as a session grows, and how far the estimate is off."""
+"""What a session's own work costs as its log grows: `session.status()`, a turn's boundary, the history; and how far the
+token estimate is off.
+
+Everything but the estimate is measured in sessions opened on a prepared log, with a kernel in its sandbox, through the
+calls that a program makes.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
-import time
-from collections.abc import Callable, Sequence
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import anyio
+
+import selfcompact as sc
 from benchmarks.corpus import corpus
+from benchmarks.measure import median, options, spread, table
+from benchmarks.sessions import WINDOW, boundary_times, compacted, entries, write
 from benchmarks.tokeniser import o200k
-from selfcompact.compaction.commit import compaction_entry
-from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.plan import Plan, plan
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarise import Summary
 from selfcompact.compaction.tokens import CharsEstimator, ScriptAwareEstimator
-from selfcompact.entries import Entry, MessageEntry
-from selfcompact.messages import AssistantMessage, Message, TextContent, ToolCall, ToolResultMessage, UserMessage
-from selfcompact.session.history import build_history
+from selfcompact.messages import Usage
+from selfcompact.settings import LoadedSettings, load_settings
 
 SIZES = (1_000, 10_000, 100_000, 300_000)
-"""Entries in the session."""
+"""Entries in the log."""
 
-LIVE = 1_000
-"""Entries of the live context in a session that compacts as it should."""
+EVERY = 1_000
+"""Entries after which a session compacts that does so as it should."""
 
-WINDOW = 200_000
-SETTINGS = CompactionSettings()
-REPEATS = 30
+ENDLESS = 10**9
+"""A window that no session here fills, for those that never compact."""
+
+CALLS = 30
+CELLS = 3
+CAP = 100_000
+"""A `maxCompactions` that nothing here reaches, so that only its check is measured."""
 
 
-def entries(count: int, *, start: int = 0) -> list[Entry]:
-    """Entries of a session of tool rounds with a user message now and then."""
-    made: list[Entry] = []
-    for number in range(start, start + count):
-        message: Message
-        if number % 40 == 0:
-            message = UserMessage(
-                content=(TextContent(text=f"Request {number}: look at the next module."),), timestamp=number
+def _settings(workspace: Path, max_compactions: int | None) -> LoadedSettings:
+    """The project's settings and nothing of whoever measures; a session reads them again when the file changes."""
+    file = workspace / ".selfcompact" / "settings.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps({"compaction": {"maxCompactions": max_compactions} if max_compactions else {}}))
+    return load_settings(workspace, env={}, user_file=workspace / "none.json", home=workspace)
+
+
+async def _measured(log: Path, workspace: Path, window: int, runs: int) -> Mapping[str, list[float]]:
+    """Seconds of each call in a session that goes on with this log; a run is a pass through all of them."""
+    usage = Usage(input=1_000, output=10)  # or the scripted model would count the whole history at each request
+    turns = [*[sc.cell("1", usage=usage)] * CELLS, sc.say("done", usage=usage), sc.say("done", usage=usage)]
+    model = sc.ScriptedModel(turns * runs, context_window=window)
+    found: dict[str, list[float]] = defaultdict(list)
+    settings = _settings(workspace, None)
+    async with sc.open_session(model, workspace=workspace, session_file=log, settings=settings) as session:
+        for _ in range(runs):
+            _settings(workspace, None)
+            with boundary_times() as boundaries:
+                assert (await session.prompt("Go on.")).status == "done"
+            found["boundary"].append(statistics.median(boundary.whole_s for boundary in boundaries))
+            found["disk"].append(statistics.median(boundary.disk_s for boundary in boundaries))
+            found["status"].append(median(session.status, CALLS))
+            found["history"].append(median(lambda: session.history, 1))
+            _settings(workspace, CAP)
+            assert (await session.prompt("Go on.")).status == "done"
+            assert session.settings.compaction.max_compactions == CAP
+            found["capped status"].append(median(session.status, CALLS))
+    return found
+
+
+def _sessions(runs: int, sizes: Sequence[int], *, compacts: bool) -> None:
+    rows = []
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        workspace = Path(folder) / "w"
+        workspace.mkdir()
+        for size in sizes:
+            log = Path(folder) / "session.jsonl"
+            write(log, compacted(size, EVERY) if compacts else entries(size))
+            found = anyio.run(_measured, log, workspace, WINDOW if compacts else ENDLESS, runs)
+            log.unlink()
+            rows.append(
+                (
+                    f"{size:,}",
+                    spread(found["status"], 3, 1e3),
+                    spread(found["capped status"], 3, 1e3),
+                    spread(found["boundary"], 1, 1e3),
+                    spread(found["disk"], 1, 1e3),
+                    spread(found["history"], 1, 1e3),
+                )
             )
-        elif number % 2:
-            call = ToolCall(
-                id=f"call_{number}", name="ipython", arguments={"code": f"print(load('module_{number}.py'))"}
-            )
-            message = AssistantMessage(
-                content=(TextContent(text=f"Step {number}."), call), stop_reason="toolUse", timestamp=number
-            )
-        else:
-            text = f"module_{number}.py has {number} lines and no problems\n" * 8
-            message = ToolResultMessage(
-                tool_call_id=f"call_{number - 1}",
-                tool_name="ipython",
-                content=(TextContent(text=text),),
-                timestamp=number,
-            )
-        made.append(MessageEntry(id=f"{number:08x}", parent_id=None, timestamp="", message=message))
-    return made
-
-
-def main() -> None:
-    """Print both tables."""
-    print("One live context of this many entries, never compacted (the worst case):\n")
-    print(f"{'entries':>9} {'append all':>11} {'append one':>11} {'status':>9} {'plan':>9} {'history':>10}")
-    for size in SIZES:
-        log = entries(size)
-        began = time.perf_counter()
-        ledger = Ledger(log)
-        total = time.perf_counter() - began
-        print(_row(size, ledger, total))
-    print(f"\nA session of this many entries that compacted whenever {LIVE:,} had come together:\n")
-    print(f"{'entries':>9} {'append all':>11} {'append one':>11} {'status':>9} {'plan':>9} {'history':>10}")
-    for size in SIZES:
-        began = time.perf_counter()
-        ledger = _compacted(size)
-        print(_row(size, ledger, time.perf_counter() - began))
-    _estimates()
-
-
-def _compacted(size: int) -> Ledger:
-    ledger = Ledger()
-    for number, entry in enumerate(entries(size), 1):
-        ledger.append(entry)
-        if number % LIVE == 0 and number < size:
-            planned = plan(ledger, SETTINGS, WINDOW)
-            assert isinstance(planned, Plan)
-            ledger.append(compaction_entry(planned, Summary("## Goal\nGo on.", "none"), parent_id=entry.id))
-    return ledger
-
-
-def _row(size: int, ledger: Ledger, total: float) -> str:
-    extra = iter(entries(REPEATS, start=size + 1))
-    one = _microseconds(lambda: ledger.append(next(extra)))
-    status = _microseconds(lambda: ledger.estimated_tokens)
-    planning = _microseconds(lambda: plan(ledger, SETTINGS, WINDOW))
-    history = _microseconds(lambda: build_history(ledger.entries), repeats=3)
-    cells = (
-        f"{total * 1e3:,.0f} ms",
-        f"{one:,.0f} µs",
-        f"{status:,.1f} µs",
-        f"{planning:,.0f} µs",
-        f"{history / 1e3:,.1f} ms",
-    )
-    return f"{size:>9,} {cells[0]:>11} {cells[1]:>11} {cells[2]:>9} {cells[3]:>9} {cells[4]:>10}"
-
-
-def _microseconds(call: Callable[[], object], repeats: int = REPEATS) -> float:
-    """The median time of a call."""
-    times: list[float] = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times) * 1e6
+    heads = ("status()", "status() with maxCompactions", "boundary", "of it, the disk", "history")
+    table(("entries", *(f"{head}, ms" for head in heads)), rows)
 
 
 def _estimates() -> None:
     count, ours, chars = o200k(), ScriptAwareEstimator(), CharsEstimator()
-    print("\nThe estimate against the o200k tokeniser:\n")
-    print(f"{'text':<12} {'tokens':>8} {'ours':>8} {'chars/4':>8}")
+    rows = []
     for name, text in corpus().items():
         real = count(text)
-        errors: Sequence[float] = [estimate / real - 1 for estimate in (ours.text(text), chars.text(text))]
-        print(f"{name:<12} {real:>8,} {errors[0]:>+8.1%} {errors[1]:>+8.1%}")
+        errors = [estimate / real - 1 for estimate in (ours.text(text), chars.text(text))]
+        rows.append((name, f"{real:,}", *(f"{error:+.1%}" for error in errors)))
+    print("The estimate against the o200k tokeniser; the same at every run:\n")
+    table(("text", "tokens", "ours", "characters / 4"), rows)
+
+
+def main() -> None:
+    """Print the tables; `--most N` leaves longer logs out."""
+    chosen = options("engine", most=SIZES[-1])
+    sizes = [size for size in SIZES if size <= chosen.most]
+    print(
+        f"Sessions opened on a log of this many entries; medians of {chosen.runs} passes, lowest and highest in "
+        "brackets."
+    )
+    print(f"\nA session that compacted whenever {EVERY:,} entries had come together:\n")
+    _sessions(chosen.runs, sizes, compacts=True)
+    print("A session that never compacted:\n")
+    _sessions(chosen.runs, sizes, compacts=False)
+    _estimates()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
+import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections import defaultdict
 from functools import partial
 from pathlib import Path
 
+from benchmarks.measure import median, options, spread, table
 from selfcompact.entries import CompactionEntry, MessageEntry, SessionHeader, now_iso
 from selfcompact.log import SessionLog, read_session
 from selfcompact.log.archive import Archive
@@ -23,6 +23,9 @@ LIVE = 600
 
 TEXT = "The reader sees about one kilobyte of ordinary words in every record. " * 13
 REPEATS = 20
+LONG = 300_000
+"""From here on, what reads the whole file is measured once: it takes most of a minute."""
+
 OPEN = """
 import sys, tracemalloc
 from pathlib import Path
@@ -55,26 +58,16 @@ def write(path: Path, count: int) -> None:
         file.write(encode_line(compaction))
 
 
-def median_ms(call: Callable[[], object], repeats: int = REPEATS) -> float:
-    """The median time of a call in milliseconds."""
-    times = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times) * 1000
-
-
 def open_once(path: Path) -> None:
     """Open and close, as a session does."""
     with SessionLog.open(path, cwd=Path("/")):
         pass
 
 
-def append_ms(path: Path) -> float:
+def append_s(path: Path) -> float:
     """The median time of appending one record, without waiting for the disk."""
     with SessionLog.open(path, cwd=Path("/"), fsync=False) as log:
-        return median_ms(lambda: log.append(entry(1)), 200)
+        return median(lambda: log.append(entry(1)), 200)
 
 
 def peak_mb(path: Path) -> float:
@@ -83,28 +76,48 @@ def peak_mb(path: Path) -> float:
     return int(done.stdout) / 1e6
 
 
+def measured(path: Path, *, whole: bool) -> dict[str, float]:
+    """One run over one log. What reads all of it is left out when it is not `whole`."""
+    found = {"open": median(partial(open_once, path), REPEATS), "memory": peak_mb(path)}
+    archive = Archive(path)
+    if whole:
+        found["read whole"] = median(partial(read_session, path), 1)
+        archive.rebuild()
+        found["first search"] = median(partial(archive.search, "needle7"), 1)
+    found["next search"] = median(partial(archive.search, "needle7"), REPEATS)
+    size = path.stat().st_size
+    found["append"] = append_s(path)
+    os.truncate(path, size)  # the next run shall find what this one found
+    return found
+
+
 def main() -> None:
     """Print the table."""
-    print("| entries | file | append | open | memory | read whole | first search | next search |")
-    print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    chosen = options("log", most=SIZES[-1])
+    print(f"Medians of {chosen.runs} runs, lowest and highest in brackets; without brackets: one run.\n")
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for size in SIZES:
+        for size in [size for size in SIZES if size <= chosen.most]:
             path = Path(folder) / f"{size}.jsonl"
             write(path, size)
             megabytes = path.stat().st_size / 1e6
-            opened, memory = median_ms(partial(open_once, path)), peak_mb(path)
-            whole = median_ms(partial(read_session, path), 1)
-            archive = Archive(path)
-            first = median_ms(partial(archive.search, "needle7"), 1)
-            following = median_ms(partial(archive.search, "needle7"))
-            append = append_ms(path)
-            print(
-                f"| {size:,} | {megabytes:,.0f} MB | {append * 1000:.0f} µs | {opened:.1f} ms | {memory:.1f} MB "
-                f"| {whole / 1000:.1f} s | {first / 1000:.1f} s | {following:.1f} ms |"
+            found: dict[str, list[float]] = defaultdict(list)
+            for run in range(chosen.runs):
+                for name, value in measured(path, whole=run == 0 or size < LONG).items():
+                    found[name].append(value)
+            rows.append(
+                (
+                    f"{size:,}",
+                    f"{megabytes:,.0f} MB",
+                    spread(found["append"], 0, 1e6),
+                    spread(found["open"], 1, 1e3),
+                    spread(found["memory"], 1),
+                    spread(found["read whole"], 2),
+                    spread(found["first search"], 2),
+                    spread(found["next search"], 1, 1e3),
+                )
             )
+            Archive(path).rebuild()
             path.unlink()
-            archive.rebuild()
-
-
-if __name__ == "__main__":
-    main()
+    figures = ("append, µs", "open, ms", "memory, MB", "read whole, s", "first search, s", "next search, ms")
+    table(("entries", "file", *figures), rows)

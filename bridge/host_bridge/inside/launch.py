@@ -45,7 +45,7 @@ def main() -> None:
     from host_bridge.inside.limits import apply_limits
 
     apply_limits(os.environ.pop("HOST_BRIDGE_LIMITS", ""))
-    sys.modules["debugpy"] = None  # type: ignore[assignment]  # ipykernel then leaves its debugger out: 0.1 s
+    sys.modules["debugpy"] = None  # type: ignore[assignment]  # ipykernel then leaves its debugger out
     report("libraries")
     from host_bridge.inside.app import KernelApp
 

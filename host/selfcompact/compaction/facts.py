@@ -54,8 +54,7 @@ _REPORT = re.compile(
     re.IGNORECASE,
 )
 _CHATTER = re.compile(
-    r"^(?:let me|now |i'?ll |i will |perfect|great|good|ok(?:ay)?\b|sure|you'?re (?:absolutely )?right|got it|hmm|"
-    r"acknowledged|noted)",
+    r"^(?:let me|now |i'?ll |i will |perfect|great|good|ok(?:ay)?\b|sure|you'?re (?:absolutely )?right|got it|hmm)",
     re.IGNORECASE,
 )
 
@@ -120,11 +119,6 @@ def is_exact(sentence: str) -> bool:
 def is_chatter(sentence: str) -> bool:
     """Whether a sentence of the agent only announces or agrees."""
     return _CHATTER.search(sentence) is not None and not is_exact(sentence)
-
-
-def is_labelled(sentence: str) -> bool:
-    """Whether a sentence announces its weight: `IMPORTANT: …`, `FACT: …`, `TODO: …`."""
-    return re.match(r"[A-Z][A-Z ]{2,30}:\s", sentence) is not None
 
 
 def is_report(sentence: str) -> bool:

@@ -125,7 +125,7 @@ def _take_requests(draft: _Draft, messages: Sequence[Message], redact: Callable[
             if facts.is_rule(sentence):
                 draft.add(_RULES, _short(sentence), 1)
             elif facts.is_exact(sentence):
-                draft.add(_CONTEXT, _short(sentence), 1 if facts.is_labelled(sentence) else 2)
+                draft.add(_CONTEXT, _short(sentence), 2)
             elif request != requests[-1]:
                 draft.add(_NOTES, _short(sentence, 240), 5)
     newest = _short(requests[-1], MAX_REQUEST_CHARS)
