@@ -12,10 +12,10 @@ import anyio
 import selfcompact as sc
 from benchmarks.measure import options, spread, table
 from benchmarks.sessions import WINDOW, boundary_times, entries, write
-from selfcompact.compaction.ledger import DETAILS_KEY
-from selfcompact.compaction.request import SummaryRequest
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarisers import SummaryReply
+from selfcompact.compaction.summary.request import SummaryRequest
+from selfcompact.compaction.summary.summarisers import SummaryReply
+from selfcompact.details import KEY
+from selfcompact.settings.compaction import CompactionSettings
 
 SUMMARISER_S, CELL_S = 2.0, 3.0
 """A summariser of this speed, and a cell that runs this long after it asked."""
@@ -64,7 +64,7 @@ async def _boundary(ahead: bool) -> tuple[float, float]:
     (outcome,) = result.compactions
     assert outcome.reason == "requested"
     assert outcome.result is not None, outcome.message
-    noted = (outcome.result.details or {})[DETAILS_KEY]
+    noted = (outcome.result.details or {})[KEY]
     assert isinstance(noted, Mapping)
     waited_ms = noted["waitedMs"]
     assert isinstance(waited_ms, int)

@@ -18,7 +18,7 @@ import anyio
 from benchmarks.bridge_pairs import OnALoop, answer_bare, answer_on_a_loop, ask_bare, caller, pair
 from benchmarks.bridge_parts import Anything, by_line, by_parts, echo
 from benchmarks.measure import options, ratio, spread, table
-from host_bridge.host_end import Dispatcher
+from host_bridge.host.server import Dispatcher
 from selfcompact.kernel import Kernel, KernelSettings, SandboxPolicy, open_kernel
 
 PREPARE = """

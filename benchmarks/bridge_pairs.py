@@ -16,9 +16,9 @@ import anyio.to_thread
 import zmq
 
 from benchmarks.bridge_parts import BODY, KEY
-from host_bridge.host_end import BridgeServer, Dispatcher
-from host_bridge.loop_socket import LoopSocket
-from host_bridge.protocol import sign
+from host_bridge.host.server import BridgeServer, Dispatcher
+from host_bridge.wire.loop_socket import LoopSocket
+from host_bridge.wire.protocol import sign
 
 FRAME = sign(KEY, BODY) + BODY
 STOP = b"stop"
@@ -126,7 +126,7 @@ class Caller:
 
 def _call(connection: Connection, environment: dict[str, str]) -> None:
     os.environ.update(environment)
-    from host_bridge.kernel_end import host_request
+    from host_bridge.kernel.requests import host_request
 
     async def timed(count: int) -> list[float]:
         took = []

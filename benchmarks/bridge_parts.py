@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 from pydantic import BaseModel, ConfigDict
 
-from host_bridge.host_end import Dispatcher
-from host_bridge.line import Line
-from host_bridge.protocol import Answer, Request, pack_answer, pack_request, unpack_answer, unpack_request
+from host_bridge.host.line import Line
+from host_bridge.host.server import Dispatcher
+from host_bridge.wire.protocol import Answer, Request, pack_answer, pack_request, unpack_answer, unpack_request
 
 KEY = b"k" * 32
 REQUEST = Request("0" * 32, 1, "echo", {"n": 1})

@@ -11,13 +11,13 @@ from compaction_kit.cli import COMPACTORS
 from compaction_kit.compacted import CompactedContext
 from compaction_kit.session import Turn
 
-from selfcompact.compaction.cut import Cut
-from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.offline import offline_summary
-from selfcompact.compaction.plan import plan_at
-from selfcompact.compaction.settings import CompactionSettings
+from selfcompact.compaction.offline.writing import offline_summary
+from selfcompact.compaction.planning.cut import Cut
+from selfcompact.compaction.planning.ledger import Ledger
+from selfcompact.compaction.planning.plan import plan_at
 from selfcompact.entries import Entry, message_entry
 from selfcompact.messages import AssistantMessage, Message, TextContent, UserMessage
+from selfcompact.settings.compaction import CompactionSettings
 
 UNLIMITED = 10**9
 

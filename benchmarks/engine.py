@@ -21,9 +21,9 @@ from benchmarks.corpus import corpus
 from benchmarks.measure import median, options, spread, table
 from benchmarks.sessions import WINDOW, boundary_times, compacted, entries, write
 from benchmarks.tokeniser import o200k
-from selfcompact.compaction.tokens import CharsEstimator, ScriptAwareEstimator
 from selfcompact.messages import Usage
 from selfcompact.settings import LoadedSettings, load_settings
+from selfcompact.text.tokens import CharsEstimator, ScriptAwareEstimator
 
 SIZES = (1_000, 10_000, 100_000, 300_000)
 """Entries in the log."""

@@ -18,7 +18,7 @@ import anyio
 from benchmarks.clients import NO_COLOURS, NO_DEBUGGER, NO_HISTORY, STOCK, STRIPPED, Client, Started, attached
 from benchmarks.measure import median, options, ratio, spread, table, timed
 from benchmarks.starting import KINDS, in_a_process
-from host_bridge.host_end import Dispatcher
+from host_bridge.host.server import Dispatcher
 from selfcompact.kernel import Kernel, KernelSettings, SandboxPolicy, open_kernel
 
 BATCH = 10

@@ -13,8 +13,8 @@ from pathlib import Path
 from benchmarks.measure import median, options, spread, table
 from selfcompact.entries import CompactionEntry, MessageEntry, SessionHeader, now_iso
 from selfcompact.log import SessionLog, read_session
-from selfcompact.log.archive import Archive
 from selfcompact.log.lines import encode_line
+from selfcompact.log.search import Archive
 from selfcompact.messages import user
 
 SIZES = (1_000, 10_000, 100_000, 300_000)

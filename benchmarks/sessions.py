@@ -10,10 +10,9 @@ from pathlib import Path
 from unittest import mock
 
 from selfcompact.compaction.commit import compaction_entry
-from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.plan import Plan, plan
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarise import Summary
+from selfcompact.compaction.planning.ledger import Ledger
+from selfcompact.compaction.planning.plan import Plan, plan
+from selfcompact.compaction.summary.summarise import Summary
 from selfcompact.entries import Entry, MessageEntry, SessionHeader, now_iso
 from selfcompact.errors import ContextOverflow
 from selfcompact.log.lines import encode_line
@@ -21,6 +20,7 @@ from selfcompact.messages import AssistantMessage, Message, TextContent, ToolCal
 from selfcompact.session.boundary import Stop
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.run import Run
+from selfcompact.settings.compaction import CompactionSettings
 
 WINDOW = 200_000
 """Tokens, where a session compacts."""

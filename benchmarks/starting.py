@@ -15,7 +15,7 @@ from typing import Literal
 import anyio
 
 from benchmarks.clients import STOCK, STRIPPED, Started
-from host_bridge.host_end import Dispatcher
+from host_bridge.host.server import Dispatcher
 from selfcompact.kernel import KernelSettings, SandboxPolicy, open_kernel
 
 

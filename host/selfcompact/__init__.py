@@ -79,7 +79,7 @@ from selfcompact.events import (
     WarningRaised,
 )
 from selfcompact.messages import Message
-from selfcompact.models.model import Model
+from selfcompact.models.protocol import Model
 from selfcompact.models.scripted import ScriptedModel, Step, cell, fail, overflow, say
 from selfcompact.session.compactor import CompactionOutcome
 from selfcompact.session.hooks import CompactionPreparation, Hooks, SuppliedSummary, Veto
@@ -88,7 +88,8 @@ from selfcompact.session.run import RunResult
 from selfcompact.session.session import Session
 from selfcompact.session.status import ContextStatus
 from selfcompact.session.stream import EventStream
-from selfcompact.settings import Settings, load_settings
+from selfcompact.settings.load import load_settings
+from selfcompact.settings.schema import Settings
 
 __all__ = [
     "AgentCallableChanged",

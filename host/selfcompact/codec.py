@@ -61,6 +61,10 @@ def _slot(f: Field[Any]) -> _Slot:
     )
 
 
+def _is_a(value: Json, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+
+
 _SLOTS: dict[type, tuple[_Slot, ...]] = {}
 
 
@@ -105,6 +109,16 @@ class Record:
                 )
             values[slot.name] = slot.decode(value) if slot.decode else value
         return cls(**values, extra=extra)
+
+    @classmethod
+    def readable(cls, data: Mapping[str, Json]) -> Self:
+        """Read what can be read of an object whose fields are all optional; a value of the wrong type is not there."""
+        wrong = {
+            slot.key
+            for slot in _slots(cls)
+            if slot.kinds and slot.key in data and not (_is_a(data[slot.key], slot.kinds) or data[slot.key] is None)
+        }
+        return cls.from_json({key: value for key, value in data.items() if key not in wrong})
 
     def to_json(self) -> dict[str, Json]:
         """The JSON object; fields that are None are left out unless they came as an explicit null."""

@@ -32,7 +32,7 @@ SelfcompactError
     └── SessionClosed           you closed it
 ```
 
-Errors of the wire between kernel and host are in `host_bridge.errors`, which the kernel side shares.
+Errors of the wire between kernel and host are in `host_bridge.wire.errors`, which the kernel side shares.
 Callers match on the class and its attributes, never on the text. Each text ends with what to do next.
 """
 

@@ -12,7 +12,7 @@ answer, not an error. `compact.BridgeUnavailable` means that no host answers; ca
 
 from compact._archive import ArchivedEntry, Recalled, entry, recall
 from compact._calls import NotScheduled, RunResult, Scheduled, Status, run, status
-from host_bridge.errors import BridgeTimeout, BridgeUnavailable, HostRequestError
+from host_bridge.wire.errors import BridgeTimeout, BridgeUnavailable, HostRequestError
 
 __all__ = [
     "ArchivedEntry",

@@ -6,9 +6,9 @@ from collections.abc import Coroutine
 from typing import Any, Optional, TypedDict, Union, cast
 
 from compact._request import HostCall
-from host_bridge.errors import HostRequestError
-from host_bridge.kernel_end import host_request
-from host_bridge.protocol import DEFAULT_TIMEOUT_S, ErrorCode
+from host_bridge.kernel.requests import host_request
+from host_bridge.wire.errors import HostRequestError
+from host_bridge.wire.protocol import DEFAULT_TIMEOUT_S, ErrorCode
 
 STATUS_TYPE = "compact.status"
 RUN_TYPE = "compact.run"

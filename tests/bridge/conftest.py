@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from host_bridge.host_end import BridgeServer, Dispatcher
+from host_bridge.host.server import BridgeServer, Dispatcher
 
 KEY = b"0123456789abcdef0123456789abcdef"
 

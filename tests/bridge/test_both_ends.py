@@ -14,11 +14,11 @@ import anyio
 import pytest
 import zmq
 
-from host_bridge import kernel_end
-from host_bridge.errors import BridgeTimeout, BridgeUnavailable, FrameError, HostRequestError
-from host_bridge.host_end import Dispatcher, RequestRefused
-from host_bridge.kernel_end import host_request, host_request_blocking
-from host_bridge.protocol import ErrorCode, sign, unpack_answer
+from host_bridge.host.server import Dispatcher, RequestRefused
+from host_bridge.kernel import requests as kernel_end
+from host_bridge.kernel.requests import host_request, host_request_blocking
+from host_bridge.wire.errors import BridgeTimeout, BridgeUnavailable, FrameError, HostRequestError
+from host_bridge.wire.protocol import ErrorCode, sign, unpack_answer
 
 from .conftest import KEY, Anything, Serve, Text
 

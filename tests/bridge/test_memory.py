@@ -5,9 +5,9 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from host_bridge.errors import BridgeTimeout, BridgeUnavailable, HostRequestError
-from host_bridge.host_end import Dispatcher
-from host_bridge.memory_end import memory_bridge
+from host_bridge.host.memory import memory_bridge
+from host_bridge.host.server import Dispatcher
+from host_bridge.wire.errors import BridgeTimeout, BridgeUnavailable, HostRequestError
 
 from .conftest import Anything
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_bridge.errors import BadSignature, BridgeUnavailable, FrameError
-from host_bridge.protocol import (
+from host_bridge.wire.errors import BadSignature, BridgeUnavailable, FrameError
+from host_bridge.wire.protocol import (
     MAX_FRAME_BYTES,
     Address,
     Answer,

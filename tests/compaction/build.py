@@ -10,13 +10,12 @@ from pathlib import Path
 
 from selfcompact.codec import Json
 from selfcompact.compaction.commit import compaction_entry
-from selfcompact.compaction.contract import SECTIONS_CONTRACT
-from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.plan import Plan, Skip, plan
-from selfcompact.compaction.request import SummaryRequest
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarise import Summary, summarise
-from selfcompact.compaction.summarisers import Summariser, SummaryReply
+from selfcompact.compaction.planning.ledger import Ledger
+from selfcompact.compaction.planning.plan import Plan, Skip, plan
+from selfcompact.compaction.style.contract import SECTIONS_CONTRACT
+from selfcompact.compaction.summary.request import SummaryRequest
+from selfcompact.compaction.summary.summarise import Summary, summarise
+from selfcompact.compaction.summary.summarisers import Summariser, SummaryReply
 from selfcompact.entries import CompactionEntry, Entry, MessageEntry, decode_entry
 from selfcompact.errors import ModelError
 from selfcompact.messages import (
@@ -30,6 +29,7 @@ from selfcompact.messages import (
     Usage,
     UserMessage,
 )
+from selfcompact.settings.compaction import CompactionSettings
 
 SESSION = Path(__file__).parent.parent / "data" / "pi-v1-large.jsonl"
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selfcompact.compaction import budget
-from selfcompact.compaction.settings import CompactionSettings
+from selfcompact.compaction.planning import budget
+from selfcompact.settings.compaction import CompactionSettings
 
 DEFAULT = CompactionSettings()
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from selfcompact.compaction.channels import chosen_summariser
-from selfcompact.compaction.remote import RemoteSummariser
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarisers import ModelSummariser
-from selfcompact.models.model import Model
+from selfcompact.compaction.summary.channels import chosen_summariser
+from selfcompact.compaction.summary.remote import RemoteSummariser
+from selfcompact.compaction.summary.summarisers import ModelSummariser
+from selfcompact.models.protocol import Model
 from selfcompact.models.scripted import ScriptedModel
+from selfcompact.settings.compaction import CompactionSettings
 
 
 def made(name: str) -> Model:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selfcompact.compaction.contract import (
+from selfcompact.compaction.style.contract import (
     NONE,
     PREFIX_CONTRACT,
     SECTIONS_CONTRACT,

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selfcompact.compaction.cut import find_cut
-from selfcompact.compaction.files import files_of
-from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.path import is_cut_point
-from selfcompact.compaction.tokens import CharsEstimator
+from selfcompact.compaction.planning.cut import find_cut
+from selfcompact.compaction.planning.files import files_of
+from selfcompact.compaction.planning.ledger import Ledger
+from selfcompact.compaction.planning.path import is_cut_point
 from selfcompact.entries import Entry, MessageEntry, ThinkingLevelChangeEntry
 from selfcompact.messages import Message, ToolResultMessage, UserMessage
+from selfcompact.text.tokens import CharsEstimator
 from tests.compaction.build import CUT_CASES, SESSION, answered, called, entries_of_file, logged, resulted, rounds, said
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from selfcompact.compaction.files import FileOps, clean_path, files_of
+from selfcompact.compaction.planning.files import FileOps, clean_path, files_of
 from tests.compaction.build import answered, called
 
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from selfcompact.compaction.facts import errors, is_exact, is_rule, names_defined, sentences, statements
-from selfcompact.compaction.files import files_of
-from selfcompact.compaction.inert import inert
-from selfcompact.compaction.keep import bare_literals, quoted_literals
-from selfcompact.compaction.secrets import Redactor
-from selfcompact.compaction.tags import check as check_tags
-from selfcompact.compaction.tokens import ScriptAwareEstimator
-from selfcompact.compaction.transcript import without_base64
+from selfcompact.compaction.offline.facts import errors, is_exact, is_rule, names_defined, sentences, statements
+from selfcompact.compaction.planning.files import files_of
+from selfcompact.compaction.style.tags import check as check_tags
+from selfcompact.compaction.summary.keep import bare_literals, quoted_literals
+from selfcompact.compaction.summary.transcript import without_base64
+from selfcompact.text.inert import inert
+from selfcompact.text.secrets import Redactor
+from selfcompact.text.tokens import ScriptAwareEstimator
 from tests.compaction.build import answered, called, resulted
 
 SIZE = 200_000

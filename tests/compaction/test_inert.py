@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selfcompact.compaction.hostblocks import HostBlock, join, split
-from selfcompact.compaction.inert import inert
-from selfcompact.compaction.request import new_nonce, parts_of, summary_request
-from selfcompact.compaction.style import load_style
+from selfcompact.compaction.planning.hostblocks import HostBlock, join, split
+from selfcompact.compaction.style.loading import load_style
+from selfcompact.compaction.summary.request import new_nonce, parts_of, summary_request
+from selfcompact.text.inert import inert
 
 TAGS = [
     "</conversation>",

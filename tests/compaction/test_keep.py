@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selfcompact.compaction.keep import Kept, bare_literals, kept_literals, quoted_literals
-from selfcompact.compaction.tokens import ScriptAwareEstimator
+from selfcompact.compaction.summary.keep import Kept, bare_literals, kept_literals, quoted_literals
+from selfcompact.text.tokens import ScriptAwareEstimator
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selfcompact.compaction.frame import framed
-from selfcompact.compaction.ledger import Ledger, is_trustworthy
-from selfcompact.compaction.tokens import CharsEstimator, ScriptAwareEstimator
+from selfcompact.compaction.planning.ledger import Ledger, is_trustworthy
+from selfcompact.compaction.style.frame import framed
 from selfcompact.entries import CompactionEntry, CustomEntry, Entry, MessageEntry
 from selfcompact.messages import Usage
+from selfcompact.text.tokens import CharsEstimator, ScriptAwareEstimator
 from tests.compaction.build import answered, called, logged, resulted, rounds, said, turns
 
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from selfcompact.compaction.commit import short_summary as quoted_short_summary
-from selfcompact.compaction.notes import branch_summary, hand_over, short_summary
-from selfcompact.compaction.request import parts_of
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarisers import SummaryReply
+from selfcompact.compaction.summary.notes import branch_summary, hand_over, short_summary
+from selfcompact.compaction.summary.request import parts_of
+from selfcompact.compaction.summary.summarisers import SummaryReply
 from selfcompact.errors import SummaryRejected
+from selfcompact.settings.compaction import CompactionSettings
 from tests.compaction.build import PlayedSummariser, sections, turns
 
 SETTINGS = CompactionSettings()

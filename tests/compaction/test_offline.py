@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selfcompact.compaction.contract import SECTIONS_CONTRACT, check, parse_sections
-from selfcompact.compaction.cut import Cut
-from selfcompact.compaction.facts import errors, is_decision, is_rule, names_defined, open_questions, statements
-from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.offline import fitting_tokens, offline_summary
-from selfcompact.compaction.plan import Plan, plan_at
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.tokens import ScriptAwareEstimator
+from selfcompact.compaction.offline.facts import errors, is_decision, is_rule, names_defined, open_questions, statements
+from selfcompact.compaction.offline.writing import fitting_tokens, offline_summary
+from selfcompact.compaction.planning.cut import Cut
+from selfcompact.compaction.planning.ledger import Ledger
+from selfcompact.compaction.planning.plan import Plan, plan_at
+from selfcompact.compaction.style.contract import SECTIONS_CONTRACT, check, parse_sections
 from selfcompact.messages import Message
+from selfcompact.settings.compaction import CompactionSettings
+from selfcompact.text.tokens import ScriptAwareEstimator
 from tests.compaction.build import answered, called, logged, resulted, rounds, said, turns
 
 TRACEBACK = (

@@ -4,13 +4,11 @@ import pytest
 
 from benchmarks.corpus import corpus
 from benchmarks.tokeniser import o200k
-from selfcompact.compaction import hostblocks
 from selfcompact.compaction.commit import compaction_entry
-from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.plan import ALREADY_COMPACTED, TOO_SHORT, Plan, Skip, plan
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarise import Summary
-from selfcompact.compaction.tokens import ScriptAwareEstimator
+from selfcompact.compaction.planning import hostblocks
+from selfcompact.compaction.planning.ledger import Ledger
+from selfcompact.compaction.planning.plan import ALREADY_COMPACTED, TOO_SHORT, Plan, Skip, plan
+from selfcompact.compaction.summary.summarise import Summary
 from selfcompact.entries import CompactionEntry, CustomEntry
 from selfcompact.errors import NotBeneficial
 from selfcompact.messages import (
@@ -24,6 +22,8 @@ from selfcompact.messages import (
     text_of,
 )
 from selfcompact.session.history import build_history, validate_history
+from selfcompact.settings.compaction import CompactionSettings
+from selfcompact.text.tokens import ScriptAwareEstimator
 from tests.compaction.build import answered, called, logged, resulted, rounds, said, sections, turns
 
 WINDOW = 200_000

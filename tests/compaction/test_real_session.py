@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from selfcompact.compaction.plan import Skip
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.style import BUILT_IN
-from selfcompact.compaction.summarisers import OfflineSummariser
+from selfcompact.compaction.planning.plan import Skip
+from selfcompact.compaction.style.loading import BUILT_IN
+from selfcompact.compaction.summary.summarisers import OfflineSummariser
 from selfcompact.session.history import build_history, validate_history
+from selfcompact.settings.compaction import CompactionSettings
 from tests.compaction.build import SESSION, Compacted, compact_log, entries_of_file, logged, rounds, turns
 
 

@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.plan import Plan, plan
-from selfcompact.compaction.remote import RemoteSummariser
-from selfcompact.compaction.request import SummaryRequest
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarise import summarise
+from selfcompact.compaction.planning.ledger import Ledger
+from selfcompact.compaction.planning.plan import Plan, plan
+from selfcompact.compaction.summary.remote import RemoteSummariser
+from selfcompact.compaction.summary.request import SummaryRequest
+from selfcompact.compaction.summary.summarise import summarise
 from selfcompact.errors import (
     AuthenticationFailed,
     ContextOverflow,
@@ -25,6 +24,7 @@ from selfcompact.errors import (
     RateLimited,
     SettingsError,
 )
+from selfcompact.settings.compaction import CompactionSettings
 from tests.compaction.build import logged, sections, whole_turns
 
 ASKED = SummaryRequest("system", "prompt", 500)

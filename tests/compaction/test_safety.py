@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selfcompact.compaction.commit import compaction_entry
-from selfcompact.compaction.cut import Cut
-from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.plan import Plan, Skip, plan, plan_at
-from selfcompact.compaction.request import SummaryRequest, parts_of
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarise import summarise
-from selfcompact.compaction.summarisers import OfflineSummariser
-from selfcompact.compaction.tokens import ScriptAwareEstimator
+from selfcompact.compaction.planning.cut import Cut
+from selfcompact.compaction.planning.ledger import Ledger
+from selfcompact.compaction.planning.plan import Plan, Skip, plan, plan_at
+from selfcompact.compaction.summary.request import SummaryRequest, parts_of
+from selfcompact.compaction.summary.summarise import summarise
+from selfcompact.compaction.summary.summarisers import OfflineSummariser
 from selfcompact.entries import CompactionEntry, Entry, decode_entry
 from selfcompact.errors import ContextOverflow, NotBeneficial, SummaryRejected
 from selfcompact.messages import Message, is_real_user, text_of
 from selfcompact.session.history import build_history, validate_history
+from selfcompact.settings.compaction import CompactionSettings
+from selfcompact.text.tokens import ScriptAwareEstimator
 from tests.compaction.build import (
     PREFIX,
     PlayedSummariser,

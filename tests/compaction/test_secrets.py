@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selfcompact.compaction.secrets import REDACTED, Redactor, secret_values
+from selfcompact.text.secrets import REDACTED, Redactor, secret_values
 
 KEYS = [
     "sk-" + "abcDEF123456" * 3,

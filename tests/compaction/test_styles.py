@@ -6,20 +6,26 @@ from pathlib import Path
 import pytest
 
 from selfcompact.compaction.commit import compaction_entry
-from selfcompact.compaction.forms import FORMS, read_any
-from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.plan import Plan, plan
-from selfcompact.compaction.request import CARRY_OVER, SummaryRequest, is_compaction_request, parts_of, summary_request
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.style import BUILT_IN, load_style, style_of
-from selfcompact.compaction.summarise import summarise
-from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser
-from selfcompact.compaction.tags import TaggedSummary, render
-from selfcompact.compaction.transcript import transcript
+from selfcompact.compaction.planning.ledger import Ledger
+from selfcompact.compaction.planning.plan import Plan, plan
+from selfcompact.compaction.style.forms import FORMS, read_any
+from selfcompact.compaction.style.loading import BUILT_IN, load_style, style_of
+from selfcompact.compaction.style.tags import TaggedSummary, render
+from selfcompact.compaction.summary.request import (
+    CARRY_OVER,
+    SummaryRequest,
+    is_compaction_request,
+    parts_of,
+    summary_request,
+)
+from selfcompact.compaction.summary.summarise import summarise
+from selfcompact.compaction.summary.summarisers import ModelSummariser, OfflineSummariser
+from selfcompact.compaction.summary.transcript import transcript
 from selfcompact.errors import SettingsError
 from selfcompact.messages import AssistantMessage, Message, UserMessage, text_of
-from selfcompact.models.model import ModelRequest, ToolSpec
+from selfcompact.models.protocol import ModelRequest, ToolSpec
 from selfcompact.session.history import build_history, validate_history
+from selfcompact.settings.compaction import CompactionSettings
 from tests.compaction.build import (
     PREFIX,
     PlayedSummariser,

@@ -6,13 +6,12 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from selfcompact.compaction.contract import TURN_SECTION
-from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.plan import Plan, plan
-from selfcompact.compaction.request import SummaryRequest, parts_of
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarise import Progress, summarise
-from selfcompact.compaction.summarisers import OfflineSummariser, SummaryReply
+from selfcompact.compaction.planning.ledger import Ledger
+from selfcompact.compaction.planning.plan import Plan, plan
+from selfcompact.compaction.style.contract import TURN_SECTION
+from selfcompact.compaction.summary.request import SummaryRequest, parts_of
+from selfcompact.compaction.summary.summarise import Progress, summarise
+from selfcompact.compaction.summary.summarisers import OfflineSummariser, SummaryReply
 from selfcompact.errors import (
     AuthenticationFailed,
     ContextOverflow,
@@ -21,6 +20,7 @@ from selfcompact.errors import (
     SummaryRejected,
 )
 from selfcompact.messages import AssistantMessage, Message, Usage
+from selfcompact.settings.compaction import CompactionSettings
 from tests.compaction.build import (
     Answer,
     PlayedSummariser,

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from selfcompact.compaction.request import SummaryRequest
-from selfcompact.compaction.summarisers import ModelSummariser
+from selfcompact.compaction.summary.request import SummaryRequest
+from selfcompact.compaction.summary.summarisers import ModelSummariser
 from selfcompact.errors import AuthenticationFailed, ModelTimeout
-from selfcompact.models.model import ModelRequest, StreamEvent, TextDelta, prompt_text
+from selfcompact.models.protocol import ModelRequest, StreamEvent, TextDelta, prompt_text
 from selfcompact.models.scripted import ScriptedModel
 
 ASKED = SummaryRequest("system", "prompt", 500)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selfcompact.compaction.contract import NONE
-from selfcompact.compaction.tags import TAGS, FileState, TaggedSummary, check, of_lines, parse, render, to_lines
+from selfcompact.compaction.style.contract import NONE
+from selfcompact.compaction.style.tags import TAGS, FileState, TaggedSummary, check, of_lines, parse, render, to_lines
 
 GOOD = TaggedSummary(
     current_focus="Port the parser to the new grammar.",

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from benchmarks.corpus import corpus
 from benchmarks.tokeniser import o200k
-from selfcompact.compaction.images import IMAGE_TOKENS, image_size, image_tokens
-from selfcompact.compaction.tokens import CharsEstimator, ScriptAwareEstimator, media_bytes
 from selfcompact.messages import ImageContent, TextContent, UserMessage
+from selfcompact.text.images import IMAGE_TOKENS, image_size, image_tokens
+from selfcompact.text.tokens import CharsEstimator, ScriptAwareEstimator, media_bytes
 from tests.compaction.build import answered, called
 
 ESTIMATOR = ScriptAwareEstimator()

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selfcompact.compaction.transcript import TOOL_RESULT_CHARS, shorten, transcript
-from selfcompact.compaction.windows import clamp, windows
+from selfcompact.compaction.summary.transcript import TOOL_RESULT_CHARS, transcript
+from selfcompact.compaction.summary.windows import windows
 from selfcompact.messages import (
     BashExecutionMessage,
     CustomMessage,
@@ -18,6 +18,7 @@ from selfcompact.messages import (
     ThinkingContent,
     UserMessage,
 )
+from selfcompact.text.clip import clip, clip_tokens
 from tests.compaction.build import answered, called, resulted, said
 
 NOISE = base64.b64encode(random.Random(1).randbytes(3000)).decode()
@@ -91,7 +92,7 @@ def test_secrets_are_taken_out_before_anything_is_cut() -> None:
 
 @given(st.text(), st.integers(10, 200))
 def test_a_shortened_text_keeps_both_ends(text: str, limit: int) -> None:
-    short = shorten(text, limit)
+    short = clip(text, limit)
     assert short[:5] == text[:5]
     assert short[-3:] == text[-3:]
     assert len(short) <= max(len(text), limit + 50)
@@ -103,11 +104,11 @@ def test_windows_keep_the_order_lose_no_item_and_respect_the_limit(items: list[s
     assert sum(map(len, groups)) == len(items)
     assert all(sum(len(item) + 1 for item in group) <= limit for group in groups)
     flat = [item for group in groups for item in group]
-    assert all(ours == clamp(theirs, limit - 1, len) for ours, theirs in zip(flat, items, strict=True))
+    assert all(ours == clip_tokens(theirs, limit - 1, len) for ours, theirs in zip(flat, items, strict=True))
 
 
 @given(st.text(max_size=2000), st.integers(0, 300))
 def test_a_clamped_text_fits_and_says_how_much_is_missing(text: str, limit: int) -> None:
-    clamped = clamp(text, limit, len)
+    clamped = clip_tokens(text, limit, len)
     assert len(clamped) <= limit or len(text) <= limit
     assert clamped in (text, "") or "characters left out" in clamped

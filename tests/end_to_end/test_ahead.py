@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 import selfcompact as sc
-from selfcompact.compaction.request import SummaryRequest
-from selfcompact.compaction.summarisers import SummaryReply
+from selfcompact.compaction.summary.request import SummaryRequest
+from selfcompact.compaction.summary.summarisers import SummaryReply
 from tests.session.memory_kernel import SUMMARY
 
 from .helpers import fill

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import selfcompact as sc
-from selfcompact.compact_file import FilePlan, append_compaction, compact_planned, plan_file
-from selfcompact.compaction.plan import Plan
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarisers import OfflineSummariser
+from selfcompact.compaction.planning.plan import Plan
+from selfcompact.compaction.session_file import FilePlan, append_compaction, compact_planned, plan_file
+from selfcompact.compaction.summary.summarisers import OfflineSummariser
 from selfcompact.log import SessionLog
+from selfcompact.settings.compaction import CompactionSettings
 from tests.log.test_reading import say, write
 from tests.session.memory_kernel import FILL, SUMMARY, memory_session
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import selfcompact as sc
 from selfcompact.cli import cli
-from selfcompact.compaction import hostblocks
+from selfcompact.compaction.planning import hostblocks
 from selfcompact.messages import AssistantMessage, ToolResultMessage, text_of
 from selfcompact.session.history import UNKNOWN_OUTCOME, validate_history
 from tests.session.memory_kernel import SUMMARY

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from host_bridge.host_end import Dispatcher
+from host_bridge.host.server import Dispatcher
 from selfcompact.kernel import Kernel, KernelSettings, SandboxPolicy, open_kernel
 
 KERNEL_PYTHON = os.environ.get("KERNEL_UNDER_TEST", "")

@@ -7,9 +7,9 @@ from typing import Any
 import anyio
 import pytest
 
-from host_bridge.comm_end import CommEnd
-from host_bridge.host_end import Dispatcher
-from host_bridge.line import Line
+from host_bridge.host.comm import CommEnd
+from host_bridge.host.line import Line
+from host_bridge.host.server import Dispatcher
 
 from .conftest import Host, Nothing, OpenKernel
 

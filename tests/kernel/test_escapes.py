@@ -16,9 +16,9 @@ import pytest
 
 import selfcompact as sc
 from selfcompact.errors import WorkspaceError
-from selfcompact.kernel.settings_kept import SettingsKept
+from selfcompact.sandbox.protected_dirs import SettingsKept
 from selfcompact.session.open import new_session_file
-from selfcompact.settings import PROJECT_FILE, load_settings, user_settings_file
+from selfcompact.settings.load import PROJECT_FILE, load_settings, user_settings_file
 
 from .conftest import Host, OpenKernel
 

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from selfcompact.kernel import Kernel, SandboxPolicy
-from selfcompact.kernel.bwrap import find_bwrap
-from selfcompact.kernel.limits import limit_reached
-from selfcompact.kernel.sandbox import HOME
+from selfcompact.sandbox.bubblewrap import find_bwrap
+from selfcompact.sandbox.limits import limit_reached
+from selfcompact.sandbox.mounts import HOME
 
 from .conftest import OpenKernel
 

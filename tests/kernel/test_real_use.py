@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from selfcompact.kernel.interpreter import inspect_interpreter
 from selfcompact.messages import ImageContent
+from selfcompact.sandbox.interpreter import inspect_interpreter
 
 from .conftest import KERNEL_PYTHON, OpenKernel
 from .layouts import make_environment, make_prefix, make_shim

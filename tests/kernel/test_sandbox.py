@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from selfcompact.kernel import KernelSettings, SandboxPolicy
 from selfcompact.kernel.probe import judge, probe_sandbox
-from selfcompact.kernel.sandbox import INSIDE, Scene, bwrap_argv, mounts
-from selfcompact.kernel.seccomp import X86_64, seccomp_filter
+from selfcompact.sandbox.mounts import INSIDE, Scene, bwrap_argv, mounts
+from selfcompact.sandbox.seccomp import X86_64, seccomp_filter
 
 from .conftest import KERNEL_PYTHON, OpenKernel
 

@@ -15,15 +15,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from host_bridge.host_end import Dispatcher
+from host_bridge.host.server import Dispatcher
 from selfcompact.errors import KernelStartError, SandboxUnavailable, WorkspaceError
 from selfcompact.kernel import KernelSettings, SandboxPolicy, open_kernel
-from selfcompact.kernel import bwrap as bwrap_module
 from selfcompact.kernel import runtime as runtime_module
-from selfcompact.kernel.bwrap import explain
-from selfcompact.kernel.environment import allowed, looks_secret
-from selfcompact.kernel.interpreter import inspect_interpreter
 from selfcompact.kernel.runtime import PREFIX, make_runtime_directory
+from selfcompact.sandbox import bubblewrap as bwrap_module
+from selfcompact.sandbox.bubblewrap import explain
+from selfcompact.sandbox.environment import allowed, looks_secret
+from selfcompact.sandbox.interpreter import inspect_interpreter
 
 from .conftest import OpenKernel
 

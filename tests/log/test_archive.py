@@ -9,7 +9,7 @@ import pytest
 from selfcompact.entries import CompactionEntry, Entry
 from selfcompact.errors import SessionFileError
 from selfcompact.log import SessionLog
-from selfcompact.log.archive import Archive
+from selfcompact.log.search import Archive
 
 from .test_reading import AT, chain, say, write
 

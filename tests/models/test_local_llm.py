@@ -19,16 +19,16 @@ import httpx2
 import pytest
 
 import selfcompact as sc
-from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.plan import Plan, plan
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarise import summarise
-from selfcompact.compaction.summarisers import ModelSummariser
+from selfcompact.compaction.planning.ledger import Ledger
+from selfcompact.compaction.planning.plan import Plan, plan
+from selfcompact.compaction.summary.summarise import summarise
+from selfcompact.compaction.summary.summarisers import ModelSummariser
 from selfcompact.errors import ContextOverflow
 from selfcompact.messages import text_of, user
-from selfcompact.models.model import ModelRequest, complete
+from selfcompact.models.protocol import ModelRequest, complete
 from selfcompact.models.registry import make_model
 from selfcompact.models.window import server_window
+from selfcompact.settings.compaction import CompactionSettings
 from tests.compaction.build import logged, said, turns
 
 WINDOW = 4_096

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 import selfcompact as sc
-from selfcompact.compaction.channels import chosen_summariser
-from selfcompact.compaction.request import SummaryRequest
-from selfcompact.compaction.settings import CompactionSettings
+from selfcompact.compaction.summary.channels import chosen_summariser
+from selfcompact.compaction.summary.native import native_summariser
+from selfcompact.compaction.summary.request import SummaryRequest
 from selfcompact.errors import ContextOverflow, ModelError, ProviderUnavailable, SettingsError
 from selfcompact.messages import user
-from selfcompact.models.model import ModelRequest
-from selfcompact.models.native import native_summariser
+from selfcompact.models.protocol import ModelRequest
 from selfcompact.models.providers import ProviderModel
 from selfcompact.models.registry import make_model
+from selfcompact.settings.compaction import CompactionSettings
 from selfcompact.testing import FakeProvider, Fault, Reply, cell, overflow_fault
 
 from .test_whole_sessions import FILL, SUMMARY

@@ -30,7 +30,7 @@ from selfcompact.messages import (
     text_of,
     user,
 )
-from selfcompact.models.model import RAW_ARGUMENTS, Completed, Model, ModelRequest, TextDelta, ToolSpec, complete
+from selfcompact.models.protocol import RAW_ARGUMENTS, Completed, Model, ModelRequest, TextDelta, ToolSpec, complete
 from selfcompact.models.provider_messages import from_provider, to_provider
 from selfcompact.models.providers import ProviderModel
 from selfcompact.models.registry import make_model

@@ -10,7 +10,7 @@ import pytest
 
 from selfcompact.errors import AuthenticationFailed, ContextOverflow, ProviderUnavailable, ScriptError, ScriptExhausted
 from selfcompact.messages import ThinkingContent, Usage, user
-from selfcompact.models.model import ModelRequest, complete
+from selfcompact.models.protocol import ModelRequest, complete
 from selfcompact.models.script_file import load_script
 
 REQUEST = ModelRequest("system", (user("hello"),))

@@ -19,7 +19,7 @@ import pytest
 import selfcompact as sc
 from selfcompact.errors import AuthenticationFailed
 from selfcompact.messages import ToolResultMessage, text_of
-from selfcompact.models.model import Model
+from selfcompact.models.protocol import Model
 from selfcompact.models.registry import make_model
 from selfcompact.session.history import validate_history
 from selfcompact.testing import Call, FakeProvider, Fault, Reply, cell, overflow_fault

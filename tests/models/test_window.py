@@ -7,9 +7,9 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
-from selfcompact.models.overrides import ModelOverrides
 from selfcompact.models.registry import configured_model
 from selfcompact.models.window import server_window
+from selfcompact.settings.models import ModelOverrides
 from selfcompact.testing import FakeProvider
 
 PAGES: dict[str, dict[str, Any]] = {

@@ -11,17 +11,17 @@ from typing import cast
 import anyio.lowlevel
 
 import selfcompact as sc
-from host_bridge.dispatcher import Dispatcher
-from host_bridge.errors import HostRequestError
-from host_bridge.memory_end import MemoryBridge, memory_bridge
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarisers import ModelSummariser
+from host_bridge.host.dispatcher import Dispatcher
+from host_bridge.host.memory import MemoryBridge, memory_bridge
+from host_bridge.wire.errors import HostRequestError
+from selfcompact.compaction.summary.summarisers import ModelSummariser
 from selfcompact.errors import ModelError
 from selfcompact.kernel import CellResult, Kernel, SandboxInfo, StateManifest
 from selfcompact.log import SessionLog
 from selfcompact.session.open import Wishes, assembled
-from selfcompact.session.retry import RetrySettings
-from selfcompact.session.settings_watch import SettingsWatch
+from selfcompact.settings.compaction import CompactionSettings
+from selfcompact.settings.retry import RetrySettings
+from selfcompact.settings.watch import SettingsWatch
 
 SHM = Path("/dev/shm")
 FAST_DISK = str(SHM) if SHM.is_dir() else None

@@ -10,8 +10,8 @@ from types import FrameType
 from typing import Any
 
 import selfcompact as sc
-from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.messages import Usage
+from selfcompact.settings.compaction import CompactionSettings
 from tests.log.test_reading import say, write
 from tests.session.memory_kernel import SUMMARY, memory_session
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import selfcompact as sc
-from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.messages import Usage, text_of
+from selfcompact.settings.compaction import CompactionSettings
 from tests.session.memory_kernel import SUMMARY, memory_session
 
 WINDOW = 6_000

@@ -21,12 +21,12 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import selfcompact as sc
-from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.entries import CompactionEntry, MessageEntry
 from selfcompact.log import SessionLog, read_session
 from selfcompact.messages import AssistantMessage, Message, text_of
 from selfcompact.models.scripted import StepSource
 from selfcompact.session.history import build_history, validate_history
+from selfcompact.settings.compaction import CompactionSettings
 from tests.session.memory_kernel import FAST_DISK, SUMMARY, memory_session, yield_times
 from tests.test_events import in_order
 

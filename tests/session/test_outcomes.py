@@ -10,10 +10,10 @@ import anyio.lowlevel
 import pytest
 
 import selfcompact as sc
-from selfcompact.compaction.settings import CompactionSettings
 from selfcompact.errors import ModelError
 from selfcompact.messages import Message, Usage, text_of
 from selfcompact.models.scripted import StepSource
+from selfcompact.settings.compaction import CompactionSettings
 from tests.session.memory_kernel import SUMMARY, memory_session
 
 WINDOW = 6_000

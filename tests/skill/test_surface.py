@@ -11,7 +11,7 @@ import warnings
 import pytest
 
 import compact
-from host_bridge.errors import BridgeUnavailable
+from host_bridge.wire.errors import BridgeUnavailable
 
 
 def test_the_public_names_are_sorted_and_all_there() -> None:

@@ -24,10 +24,10 @@ from selfcompact.cli.screen import Screen, kept_line
 from selfcompact.errors import SelfcompactError, SessionFileError
 from selfcompact.events import AgentEnd, Event, MessageEnd, MessageStart, MessageUpdate
 from selfcompact.messages import AssistantMessage
-from selfcompact.models.model import Model
+from selfcompact.models.protocol import Model
 from selfcompact.session.open import open_session, sessions_folder
 from selfcompact.session.session import Session
-from selfcompact.settings import LoadedSettings, load_settings
+from selfcompact.settings.load import LoadedSettings, load_settings
 
 PROMPT = "› "
 HINT = "Ctrl-C again leaves; /help lists the commands"

@@ -15,7 +15,7 @@ from selfcompact.cli.choose import ModelChoice
 from selfcompact.cli.screen import gauge
 from selfcompact.cli.settings import setting_rows
 from selfcompact.session.session import Session
-from selfcompact.settings import LoadedSettings
+from selfcompact.settings.load import LoadedSettings
 
 RECENT = 10
 """User messages that /rewind lists."""

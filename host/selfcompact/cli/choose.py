@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import click
 
 from selfcompact.errors import UsageError
-from selfcompact.models.model import Model
-from selfcompact.models.overrides import ModelOverrides
+from selfcompact.models.protocol import Model
 from selfcompact.models.registry import configured_model, keys_found
 from selfcompact.models.script_file import load_script
-from selfcompact.settings import Settings
+from selfcompact.settings.models import ModelOverrides
+from selfcompact.settings.schema import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -16,19 +16,20 @@ from rich.panel import Panel
 from rich.text import Text
 
 from selfcompact.cli.screen import kept_line, shorten_lines
-from selfcompact.compact_file import FileCompaction, FilePlan, append_compaction, compact_planned, plan_file
-from selfcompact.compaction.channels import chosen_summariser
-from selfcompact.compaction.plan import Plan, Skip
-from selfcompact.compaction.summarisers import ModelSummariser, OfflineSummariser, Summariser
+from selfcompact.compaction.planning.plan import Plan, Skip
+from selfcompact.compaction.session_file import FileCompaction, FilePlan, append_compaction, compact_planned, plan_file
+from selfcompact.compaction.summary.channels import chosen_summariser
+from selfcompact.compaction.summary.summarisers import ModelSummariser, OfflineSummariser, Summariser
 from selfcompact.entries import FORMAT_VERSION
 from selfcompact.errors import SessionFileError, UsageError
 from selfcompact.log.blobs import blob_folder
 from selfcompact.log.fork import migrate_session
 from selfcompact.log.reading import read_header
-from selfcompact.models.model import Model
+from selfcompact.models.protocol import Model
 from selfcompact.models.registry import configured_model
 from selfcompact.models.scripted import ScriptedModel
-from selfcompact.settings import Settings, load_settings
+from selfcompact.settings.load import load_settings
+from selfcompact.settings.schema import Settings
 
 SUMMARY_LINES = 80
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
+from selfcompact.convert import FORMS, export_session, import_openai_chat
 from selfcompact.errors import SessionFileError
-from selfcompact.exporters import FORMS, export_session
-from selfcompact.importers import import_openai_chat
 from selfcompact.log.fork import migrate_session
 
 

@@ -19,7 +19,8 @@ from selfcompact.cli.screen import Screen, kept_line, shorten_lines
 from selfcompact.session.open import open_session
 from selfcompact.session.run import RunResult
 from selfcompact.session.session import Session
-from selfcompact.settings import Settings, load_settings
+from selfcompact.settings.load import load_settings
+from selfcompact.settings.schema import Settings
 
 DEMO_SETTINGS = ("compaction.reserveTokens=6000", "compaction.keepRecentTokens=4000")
 """The defaults are made for windows of 200,000 tokens; the demo's has 32,000."""

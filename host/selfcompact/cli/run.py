@@ -18,7 +18,7 @@ from selfcompact.events import AgentEnd, Event
 from selfcompact.session.open import open_session
 from selfcompact.session.run import RunResult
 from selfcompact.session.session import Session
-from selfcompact.settings import load_settings
+from selfcompact.settings.load import load_settings
 
 EXIT_CODES = {"done": 0, "failed": 1, "aborted": 130}
 

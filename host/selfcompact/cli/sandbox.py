@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from selfcompact.errors import KernelStartError, SandboxUnavailable
-from selfcompact.kernel.bwrap import find_bwrap
 from selfcompact.kernel.probe import ProbeRow, probe_sandbox
-from selfcompact.settings import Settings, load_settings
+from selfcompact.sandbox.bubblewrap import find_bwrap
+from selfcompact.settings.load import load_settings
+from selfcompact.settings.schema import Settings
 
 MARKS = {True: "[green]yes[/green]", False: "[red]NO[/red]", None: "[yellow]–[/yellow]"}
 

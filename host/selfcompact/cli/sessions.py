@@ -14,13 +14,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from selfcompact.cli.chart import page
-from selfcompact.compaction.ledger import Ledger
+from selfcompact.compaction.planning.ledger import Ledger
 from selfcompact.errors import SelfcompactError, SessionFileError
-from selfcompact.log.archive import Archive
 from selfcompact.log.reading import read_live, session_name
-from selfcompact.log.statistics import SessionFigures, session_figures
+from selfcompact.log.search import Archive
 from selfcompact.log.tree import SessionTree, TreeNode, read_tree
+from selfcompact.reports.chart import page
+from selfcompact.reports.statistics import SessionFigures, session_figures
 from selfcompact.session.open import sessions_folder
 
 LARGE_BYTES = 20 * 1024 * 1024

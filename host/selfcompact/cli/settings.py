@@ -13,17 +13,15 @@ from pydantic.alias_generators import to_camel
 from rich.console import Console
 from rich.table import Column, Table
 
-from selfcompact.settings import (
+from selfcompact.settings.edit import Edit, edit_settings, set_value, unset_value
+from selfcompact.settings.keys import known_key, parse_value, split_key
+from selfcompact.settings.load import (
     PROJECT_FILE,
     LoadedSettings,
     check_settings,
-    known_key,
     load_settings,
-    parse_value,
-    split_key,
     user_settings_file,
 )
-from selfcompact.settings_file import Edit, edit_settings, set_value, unset_value
 
 DEFAULT = "default"
 

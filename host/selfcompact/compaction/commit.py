@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from selfcompact.codec import Json
-from selfcompact.compaction import hostblocks
-from selfcompact.compaction.contract import NONE
-from selfcompact.compaction.forms import read_any
-from selfcompact.compaction.frame import framed
-from selfcompact.compaction.hostblocks import HostBlock
-from selfcompact.compaction.ledger import DETAILS_KEY
-from selfcompact.compaction.plan import Plan
-from selfcompact.compaction.secrets import Redactor
-from selfcompact.compaction.summarise import Summary
-from selfcompact.compaction.transcript import shorten
+from selfcompact.compaction.planning import hostblocks
+from selfcompact.compaction.planning.hostblocks import HostBlock
+from selfcompact.compaction.planning.plan import Plan
+from selfcompact.compaction.style.contract import NONE
+from selfcompact.compaction.style.forms import read_any
+from selfcompact.compaction.style.frame import framed
+from selfcompact.compaction.summary.summarise import Summary
+from selfcompact.details import KEY, CompactionDetails
 from selfcompact.entries import CompactionEntry, new_entry_id, now_iso
 from selfcompact.errors import NotBeneficial
 from selfcompact.messages import Message, ToolResultMessage
+from selfcompact.text.clip import clip
+from selfcompact.text.secrets import Redactor
 
 SHORT_CHARS = 400
 """Of the short summary in the record."""
@@ -29,7 +29,7 @@ def compaction_entry(
     *,
     parent_id: str | None,
     manifest_text: str | None = None,
-    details: Mapping[str, Json] | None = None,
+    noted: CompactionDetails | None = None,
     secrets: Sequence[str] = (),
     reason: str | None = None,
     entry_id: str | None = None,
@@ -38,8 +38,8 @@ def compaction_entry(
     """The entry that puts the summary in the place of the planned part of the history.
 
     `manifest_text` tells the state of the kernel, taken from the living kernel at this moment; None when there is no
-    kernel. `reason` is why it was done; `entry_id` is made when none is given. `details` are added to ours under the
-    key `selfcompact` of the entry's details.
+    kernel. `reason` is why it was done; `entry_id` is made when none is given. `noted` is what
+    the session has to say of it in the entry's details.
 
     Raises:
         NotBeneficial: the new context would not be smaller than the old one.
@@ -49,26 +49,24 @@ def compaction_entry(
     after = tokens_after(plan, text)
     if after >= plan.tokens_before:
         raise NotBeneficial(plan.tokens_before, after, largest_kept(plan, text))
-    ours: dict[str, Json] = {
-        "style": plan.style,
-        "rebuild": plan.rebuild,
-        "number": plan.number,
-        "summariser": summary.summariser,
-        "offline": summary.offline,
-        "requests": summary.requests,
-        "usage": summary.usage.to_json(),
-        "tokensAfter": after,
-        "shortSummary": short_summary(summary.text),
-        "isSplitTurn": plan.is_split_turn,
-        "keptVerbatim": list(summary.kept.carried),
-        "ratios": {model: round(ratio, 4) for model, ratio in plan.ratios.items()},
-    }
-    if reason is not None:
-        ours["reason"] = reason
-    if summary.failure is not None:
-        ours["failure"] = redact(summary.failure)
-    if summary.repaired:
-        ours["repaired"] = list(summary.repaired)
+    ours = replace(
+        noted or CompactionDetails(),
+        reason=reason,
+        style=plan.style,
+        rebuild=plan.rebuild,
+        number=plan.number,
+        summariser=summary.summariser,
+        offline=summary.offline,
+        requests=summary.requests,
+        usage=summary.usage.to_json(),
+        tokens_after=after,
+        short_summary=short_summary(summary.text),
+        is_split_turn=plan.is_split_turn,
+        kept_verbatim=summary.kept.carried,
+        ratios={model: round(ratio, 4) for model, ratio in plan.ratios.items()},
+        failure=redact(summary.failure) if summary.failure is not None else None,
+        repaired=summary.repaired or None,
+    )
     own_id = entry_id or new_entry_id()
     return CompactionEntry(
         id=own_id,
@@ -80,7 +78,7 @@ def compaction_entry(
         details={
             "readFiles": list(plan.files.read_files),
             "modifiedFiles": list(plan.files.modified_files),
-            DETAILS_KEY: {**ours, **(details or {})},
+            KEY: ours.to_json(),
         },
         custom_instructions=redact(plan.instructions) if plan.instructions else None,
     )
@@ -106,7 +104,7 @@ def short_summary(text: str) -> str:
     lines = read_any(text)
     wanted = ("Goal", "In Progress", "Next Steps")
     found = [line for name in wanted for heading, line in lines if heading == name and line != NONE]
-    return shorten(" ".join(found[:3]), SHORT_CHARS)
+    return clip(" ".join(found[:3]), SHORT_CHARS)
 
 
 def tokens_after(plan: Plan, stored: str) -> int:

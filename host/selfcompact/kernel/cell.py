@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 
 from selfcompact.kernel.output import TextCapture, image_of, plain
-from selfcompact.kernel.policy import KernelSettings
 from selfcompact.kernel.result import CellResult, CellStatus
 from selfcompact.kernel.wire import Message
 from selfcompact.messages import ImageContent
+from selfcompact.settings.kernel import KernelSettings
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import anyio
 import zmq
 
-from host_bridge.loop_socket import LoopSocket
+from host_bridge.wire.loop_socket import LoopSocket
 from selfcompact.kernel.cell import Cell
 from selfcompact.kernel.output import TextCapture
 from selfcompact.kernel.wire import Message, Wire

@@ -23,17 +23,18 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
-from host_bridge.comm_end import CommEnd
-from host_bridge.dispatcher import Dispatcher
-from host_bridge.host_end import BridgeServer, BridgeStats
+from host_bridge.host.comm import CommEnd
+from host_bridge.host.dispatcher import Dispatcher
+from host_bridge.host.server import BridgeServer, BridgeStats
 from selfcompact.errors import KernelDied, KernelStartError
 from selfcompact.kernel.channels import Channels
-from selfcompact.kernel.interpreter import Interpreter
-from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
 from selfcompact.kernel.process import OwnedProcess, StatusChannel, readable
 from selfcompact.kernel.provisioner import SandboxProvisioner
 from selfcompact.kernel.runtime import RuntimeDirectory, make_runtime_directory
-from selfcompact.kernel.sandbox import INSIDE
+from selfcompact.sandbox.interpreter import Interpreter
+from selfcompact.sandbox.mounts import INSIDE
+from selfcompact.sandbox.policy import SandboxPolicy
+from selfcompact.settings.kernel import KernelSettings
 
 HELLO_EVERY_S = 0.05
 """How often a starting kernel is asked whether it listens, once it has said that it is up."""

@@ -18,16 +18,11 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from host_bridge.dispatcher import Dispatcher
-from host_bridge.line import BridgeStats
+from host_bridge.host.dispatcher import Dispatcher
+from host_bridge.host.line import BridgeStats
 from selfcompact.errors import KernelClosed, SandboxUnavailable, WorkspaceError
-from selfcompact.kernel.bwrap import find_bwrap
 from selfcompact.kernel.cell import Cell, OnOutput
-from selfcompact.kernel.environment import allowed
 from selfcompact.kernel.generation import KILL_WAIT_S, Generation, Recipe, run_generation
-from selfcompact.kernel.interpreter import inspect_interpreter
-from selfcompact.kernel.limits import limit_reached
-from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
 from selfcompact.kernel.result import CellResult, CellStatus
 from selfcompact.kernel.snapshot import (
     SNAPSHOT_TIMEOUT_S,
@@ -39,6 +34,12 @@ from selfcompact.kernel.snapshot import (
     save_expression,
 )
 from selfcompact.kernel.state import ASK, StateManifest, manifest_from
+from selfcompact.sandbox.bubblewrap import find_bwrap
+from selfcompact.sandbox.environment import allowed
+from selfcompact.sandbox.interpreter import inspect_interpreter
+from selfcompact.sandbox.limits import limit_reached
+from selfcompact.sandbox.policy import SandboxPolicy
+from selfcompact.settings.kernel import KernelSettings
 
 IDLE_WAIT_S = 1.0
 """After a cell's reply, how long the rest of its output may keep silent before the cell counts as complete."""

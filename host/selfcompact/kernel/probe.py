@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from host_bridge.dispatcher import Dispatcher
-from selfcompact.kernel.bwrap import find_bwrap
+from host_bridge.host.dispatcher import Dispatcher
 from selfcompact.kernel.kernel import open_kernel
-from selfcompact.kernel.policy import KernelSettings, SandboxPolicy
+from selfcompact.sandbox.bubblewrap import find_bwrap
+from selfcompact.sandbox.policy import SandboxPolicy
+from selfcompact.settings.kernel import KernelSettings
 
 PROBE_TIMEOUT_S = 30.0
 

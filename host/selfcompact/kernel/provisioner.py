@@ -23,14 +23,13 @@ from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
 from traitlets import Any as AnyTrait
 from traitlets import Bool, Dict, Unicode
 
-from selfcompact.kernel import environment as env_rules
-from selfcompact.kernel.bwrap import find_bwrap, stage_argv
-from selfcompact.kernel.cgroup import ControlGroup, make_control_group
-from selfcompact.kernel.interpreter import Interpreter, inspect_interpreter
-from selfcompact.kernel.policy import SandboxPolicy
 from selfcompact.kernel.process import OwnedProcess, read_info, start
 from selfcompact.kernel.runtime import RuntimeDirectory, kernel_side_packages, make_runtime_directory
-from selfcompact.kernel.sandbox import (
+from selfcompact.sandbox import environment as env_rules
+from selfcompact.sandbox.bubblewrap import find_bwrap, stage_argv
+from selfcompact.sandbox.cgroup import ControlGroup, make_control_group
+from selfcompact.sandbox.interpreter import Interpreter, inspect_interpreter
+from selfcompact.sandbox.mounts import (
     ETC,
     ETC_ONLINE,
     HOME,
@@ -41,8 +40,9 @@ from selfcompact.kernel.sandbox import (
     bwrap_argv,
     memory_mounts,
 )
-from selfcompact.kernel.seccomp import seccomp_filter
-from selfcompact.kernel.settings_kept import SettingsKept
+from selfcompact.sandbox.policy import SandboxPolicy
+from selfcompact.sandbox.protected_dirs import SettingsKept
+from selfcompact.sandbox.seccomp import seccomp_filter
 
 INFO_TIMEOUT_S = 10.0
 """Bubblewrap says where its child is within milliseconds of its start."""
@@ -68,7 +68,7 @@ class SandboxProvisioner(KernelProvisionerBase):
     no network that TCP could use.
     """
 
-    policy = Dict(help="the fields of selfcompact.kernel.policy.SandboxPolicy").tag(config=True)
+    policy = Dict(help="the fields of selfcompact.sandbox.policy.SandboxPolicy").tag(config=True)
     workspace = Unicode("", help="the directory cells work in; empty: the kernel's cwd").tag(config=True)
     own_launcher = Bool(False, help="start our own launcher with the spec's interpreter").tag(config=True)
     extra_environment = Dict(help="variables set beside the allowed ones").tag(config=True)
@@ -116,7 +116,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         argv = [part.replace(outside, seen) for part in argv]
         if self.own_launcher:
             lib = INSIDE / "lib" if sandboxed else runtime.lib_dir
-            argv = [argv[0], "-I", str(lib / "host_bridge" / "inside" / "launch.py"), "-f", seen, *extra]
+            argv = [argv[0], "-I", str(lib / "agent_kernel" / "launch.py"), "-f", seen, *extra]
         return await super().pre_launch(cmd=argv, **kwargs)
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:

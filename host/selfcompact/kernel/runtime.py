@@ -67,9 +67,9 @@ def make_runtime_directory() -> RuntimeDirectory:
 
 
 def kernel_side_packages() -> Mapping[str, Path]:
-    """Where the two packages lie that the kernel imports and nobody has to install there."""
+    """Where the packages lie that the kernel imports and nobody has to install there."""
     found = {}
-    for name in ("host_bridge", "compact"):
+    for name in ("host_bridge", "compact", "agent_kernel"):
         spec = importlib.util.find_spec(name)
         if spec is None or not spec.submodule_search_locations:
             raise KernelStartError("packages", f"{name} cannot be found; install selfcompact again")

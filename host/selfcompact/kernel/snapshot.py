@@ -59,12 +59,12 @@ class SnapshotReport:
 def save_expression(path: str) -> str:
     """What the kernel evaluates to save its variables to `path`, as it sees that path."""
     limits = f"{VARIABLE_BYTES}, {TOTAL_BYTES}, {SNAPSHOT_TIMEOUT_S / 2}"
-    return f"__import__('host_bridge.inside.snapshot', fromlist=['save']).save({path!r}, {limits})"
+    return f"__import__('agent_kernel.snapshot', fromlist=['save']).save({path!r}, {limits})"
 
 
 def load_expression(path: str) -> str:
     """What the kernel evaluates to restore its variables from `path`, as it sees that path."""
-    return f"__import__('host_bridge.inside.snapshot', fromlist=['load']).load({path!r})"
+    return f"__import__('agent_kernel.snapshot', fromlist=['load']).load({path!r})"
 
 
 def report_from(reply: Mapping[str, Any] | None) -> SnapshotReport:

@@ -10,7 +10,7 @@ from selfcompact.kernel.output import plain
 MAX_NAMES = 100
 _MAX_FIELD = 120
 
-ASK = "__import__('host_bridge.inside.names', fromlist=['names']).Listing()"
+ASK = "__import__('agent_kernel.names', fromlist=['names']).Listing()"
 """What the kernel evaluates, silently: no cell, no history, no `_`."""
 
 

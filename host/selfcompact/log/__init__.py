@@ -1,11 +1,11 @@
 """The session log: append-only JSON Lines that other programs can read, opened from its end.
 
-`lines` knows bytes and lines, `reading` turns them into entries, `session_log` appends, `blobs` keeps large images
-out of the way, `migrate` reads older versions, `tree` and `archive` are for the whole file, on demand.
+`lines` knows bytes and lines, `reading` turns them into entries, `writing` appends, `blobs` keeps large images out of
+the way, `migrate` reads older versions, `tree` and `search` are for the whole file, on demand.
 """
 
 from selfcompact.log.reading import LiveLog, live_path, read_header, read_live, read_session, stream_entries
-from selfcompact.log.session_log import SessionLog
+from selfcompact.log.writing import SessionLog
 
 __all__ = [
     "LiveLog",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from selfcompact.codec import DecodeError, Json
+from selfcompact.details import CompactionDetails
 from selfcompact.entries import (
     FORMAT_VERSION,
     CompactionEntry,
@@ -191,9 +192,8 @@ def model_in_force(entries: Sequence[Entry]) -> str | None:
         if isinstance(entry, ModelChangeEntry):
             return f"{entry.provider}:{entry.model_id}"
         if isinstance(entry, CompactionEntry):
-            ours = (entry.details or {}).get("selfcompact")
-            noted = ours.get("model") if isinstance(ours, dict) else None
-            if isinstance(noted, str):
+            noted = CompactionDetails.noted_on(entry).model
+            if noted is not None:
                 return noted
     return None
 

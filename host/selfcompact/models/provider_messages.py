@@ -44,7 +44,8 @@ from selfcompact.messages import (
     now_ms,
     text_of,
 )
-from selfcompact.models.model import RAW_ARGUMENTS
+from selfcompact.models.protocol import RAW_ARGUMENTS
+from selfcompact.text.surrogates import encodable
 
 PROVIDER = "providerFields"
 """The key of `extra` under which the library's own fields are kept."""
@@ -86,13 +87,6 @@ def to_provider(system: str, messages: Sequence[Message], *, marks_errors: bool 
                 pass  # the history has no other kinds; it is validated before it is sent
     flush()
     return found
-
-
-def encodable(text: str) -> str:
-    """The text with U+FFFD for lone halves of surrogate pairs, which tool output contains and no request can carry."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _encodable_json(value: Json) -> Json:

@@ -30,7 +30,6 @@ from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from selfcompact.compaction.secrets import Redactor, secret_values
 from selfcompact.errors import (
     AuthenticationFailed,
     ContextOverflow,
@@ -42,9 +41,10 @@ from selfcompact.errors import (
     Refused,
 )
 from selfcompact.messages import AssistantMessage, TextContent, now_ms, text_of
-from selfcompact.models.model import Completed, ModelRequest, StreamEvent, TextDelta, ThinkingDelta
 from selfcompact.models.overflow import meaning_of, silently_overflowed
+from selfcompact.models.protocol import Completed, ModelRequest, StreamEvent, TextDelta, ThinkingDelta
 from selfcompact.models.provider_messages import from_provider, to_provider, usage_of
+from selfcompact.text.secrets import Redactor, secret_values
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 
 from selfcompact.errors import UsageError
-from selfcompact.models.model import Model
-from selfcompact.models.overrides import ModelOverrides
+from selfcompact.models.protocol import Model
+from selfcompact.settings.models import ModelOverrides
 
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "openai": ("OPENAI_API_KEY",),

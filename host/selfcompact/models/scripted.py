@@ -16,7 +16,6 @@ import anyio
 import anyio.lowlevel
 
 from selfcompact.codec import Json
-from selfcompact.compaction.tokens import Estimator, ScriptAwareEstimator
 from selfcompact.errors import (
     AuthenticationFailed,
     ContextOverflow,
@@ -36,7 +35,8 @@ from selfcompact.messages import (
     Usage,
     now_ms,
 )
-from selfcompact.models.model import Completed, ModelRequest, StreamEvent, TextDelta, ThinkingDelta
+from selfcompact.models.protocol import Completed, ModelRequest, StreamEvent, TextDelta, ThinkingDelta
+from selfcompact.text.tokens import Estimator, ScriptAwareEstimator
 
 TOOL_NAME = "ipython"
 """The tool that a `cell` step calls; the session's one tool."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from selfcompact.codec import Json
+from selfcompact.details import CompactionDetails
 from selfcompact.entries import CompactionEntry, CustomEntry, Entry, MessageEntry
 from selfcompact.messages import AssistantMessage
 
@@ -76,10 +76,10 @@ class AttemptAccount:
     def append(self, entry: Entry) -> None:
         """Take in the entry that the log got last."""
         if isinstance(entry, CompactionEntry):
-            noted = our_details(entry)
+            ours = CompactionDetails.noted_on(entry)
             # The ones before may have left the live path together with what they summarised: the record remembers.
-            self._in_a_row = max(self._in_a_row + 1, _int(noted.get("inARow")))
-            self._for_overflow = self._for_overflow or noted.get("reason") == "overflow"
+            self._in_a_row = max(self._in_a_row + 1, ours.in_a_row or 0)
+            self._for_overflow = self._for_overflow or ours.reason == "overflow"
             self._compaction, self._failures, self._newest_failure = entry, 0, {}
         elif isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage):
             if entry.message.stop_reason not in FAILED_STOPS:
@@ -92,19 +92,19 @@ class AttemptAccount:
     def history(self) -> AttemptHistory:
         """What the limits ask."""
         newest = self._compaction
-        noted = our_details(newest)
+        noted = CompactionDetails.noted_on(newest)
         ineffective = 0
-        if newest is not None and "tokensAfter" in noted:
-            helped = not hardly_helped(newest.tokens_before, _int(noted["tokensAfter"]))
-            ineffective = 0 if helped else _int(noted.get("ineffectiveBefore")) + 1
+        if newest is not None and noted.tokens_after is not None:
+            helped = not hardly_helped(newest.tokens_before, noted.tokens_after)
+            ineffective = 0 if helped else (noted.ineffective_before or 0) + 1
         until, cause = None, None
         if self._failures >= MAX_FAILURES:
             until = _grown(_int(self._newest_failure.get("tokensBefore")))
             cause = f"{self._failures} automatic compactions in a row failed"
         elif newest is not None and ineffective >= MAX_INEFFECTIVE:
-            until = _grown(_int(noted.get("tokensAfter")))
+            until = _grown(noted.tokens_after or 0)
             cause = f"{ineffective} compactions in a row saved less than {MIN_SAVED_SHARE:.0%} of the context"
-        completed = _int(noted.get("windowNumber")) or (1 if newest is not None else 0)
+        completed = noted.window_number or (1 if newest is not None else 0)
         return AttemptHistory(self._in_a_row, self._for_overflow, completed, ineffective, until, cause)
 
 
@@ -116,12 +116,6 @@ def attempt_history(entries: Iterable[Entry]) -> AttemptHistory:
 def hardly_helped(tokens_before: int, tokens_after: int) -> bool:
     """Whether a compaction saved too little to be worth repeating."""
     return tokens_before - tokens_after < MIN_SAVED_SHARE * tokens_before
-
-
-def our_details(entry: CompactionEntry | None) -> dict[str, Any]:
-    """What we noted on a compaction entry; empty for entries of other programs."""
-    ours = ((entry.details if entry is not None else None) or {}).get("selfcompact")
-    return ours if isinstance(ours, dict) else {}
 
 
 def _grown(tokens: int) -> int:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from selfcompact.compaction import budget
-from selfcompact.compaction.cut import Cut
-from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.notes import branch_summary
-from selfcompact.compaction.plan import plan_at
-from selfcompact.compaction.secrets import Redactor
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarisers import OfflineSummariser, Summariser
+from selfcompact.compaction.planning import budget
+from selfcompact.compaction.planning.cut import Cut
+from selfcompact.compaction.planning.ledger import Ledger
+from selfcompact.compaction.planning.plan import plan_at
+from selfcompact.compaction.summary.notes import branch_summary
+from selfcompact.compaction.summary.summarisers import OfflineSummariser, Summariser
 from selfcompact.entries import Entry, message_entry, message_of
 from selfcompact.errors import CompactionError, ModelError
 from selfcompact.log import read_live
 from selfcompact.log.tree import path_to
 from selfcompact.messages import user
+from selfcompact.settings.compaction import CompactionSettings
+from selfcompact.text.secrets import Redactor
 
 REWIND = "selfcompact.rewind"
 """The custom entry that makes an earlier entry the leaf without a summary."""

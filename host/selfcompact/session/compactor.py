@@ -15,14 +15,13 @@ from typing import Literal
 from anyio.abc import TaskGroup
 
 from selfcompact.codec import Json
-from selfcompact.compaction.background import Background, Prepared
+from selfcompact.compaction.ahead import Background, Prepared
 from selfcompact.compaction.commit import compaction_entry
-from selfcompact.compaction.fold import Progress
-from selfcompact.compaction.plan import Plan, Skip, plan
-from selfcompact.compaction.secrets import Redactor
-from selfcompact.compaction.settings import CompactionSettings
-from selfcompact.compaction.summarise import supplied_summary
-from selfcompact.compaction.summarisers import Summariser
+from selfcompact.compaction.planning.plan import Plan, Skip, plan
+from selfcompact.compaction.summary.fold import Progress
+from selfcompact.compaction.summary.summarise import supplied_summary
+from selfcompact.compaction.summary.summarisers import Summariser
+from selfcompact.details import CompactionDetails
 from selfcompact.entries import Entry
 from selfcompact.errors import CompactionError, CompactionFailed, ModelError, SessionFileError
 from selfcompact.events import (
@@ -40,6 +39,8 @@ from selfcompact.session.conversation import Conversation
 from selfcompact.session.hooks import CompactionPreparation, Hooks, SuppliedSummary, Veto
 from selfcompact.session.stream import EventHub
 from selfcompact.session.writer import SummaryWriter
+from selfcompact.settings.compaction import CompactionSettings
+from selfcompact.text.secrets import Redactor
 
 Failure = CompactionError | ModelError | SessionFileError
 Phase = Literal["standalone", "pre-turn", "mid-turn"]
@@ -212,17 +213,17 @@ class Compactor:
     def _commit(self, order: _Order, prepared: Prepared, manifest: str | None) -> CompactionOutcome:
         planned, summary = prepared.plan, prepared.summary
         history = self._conversation.attempts.history()
-        details: dict[str, Json] = {
-            "trigger": TRIGGERS[order.reason],
-            "phase": order.phase,
-            "model": self._target().model,
-            "durationMs": self._elapsed_ms(order),
-            "windowNumber": history.completed + 1,
-            "ineffectiveBefore": history.ineffective_in_a_row,
-            "inARow": history.in_a_row + 1,
-            "writtenAhead": prepared.ahead,
-            "waitedMs": round(prepared.waited_s * 1000),
-        }
+        noted = CompactionDetails(
+            trigger=TRIGGERS[order.reason],
+            phase=order.phase,
+            model=self._target().model,
+            duration_ms=self._elapsed_ms(order),
+            window_number=history.completed + 1,
+            in_a_row=history.in_a_row + 1,
+            ineffective_before=history.ineffective_in_a_row,
+            written_ahead=prepared.ahead,
+            waited_ms=round(prepared.waited_s * 1000),
+        )
         entry = compaction_entry(
             planned,
             summary,
@@ -231,7 +232,7 @@ class Compactor:
             manifest_text=manifest,
             reason=order.reason,
             secrets=self._secrets,
-            details=details,
+            noted=noted,
         )
         self._conversation.append(entry)
         self._conversation.sync()

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from selfcompact.codec import Json
-from selfcompact.compaction.ledger import Ledger
-from selfcompact.compaction.tokens import Estimator, ScriptAwareEstimator
+from selfcompact.compaction.planning.ledger import Ledger
 from selfcompact.entries import (
     BranchSummaryEntry,
     CustomEntry,
@@ -29,6 +28,7 @@ from selfcompact.log.reading import model_in_force
 from selfcompact.messages import AssistantMessage, Message, TextContent, ToolCall
 from selfcompact.session.attempts import AttemptAccount
 from selfcompact.session.history import build_history
+from selfcompact.text.tokens import Estimator, ScriptAwareEstimator
 
 
 class Conversation:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from selfcompact.compaction.frame import framed, framed_branch
-from selfcompact.compaction.rebuild import is_user_messages, rebuilt
+from selfcompact.compaction.planning.rebuild import is_user_messages, rebuilt
+from selfcompact.compaction.style.frame import framed, framed_branch
 from selfcompact.entries import BranchSummaryEntry, CompactionEntry, Entry, iso_to_ms, message_of
 from selfcompact.messages import (
     AssistantMessage,

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 import anyio
 
 from selfcompact.codec import Json
-from selfcompact.compaction.settings import HookCommand
 from selfcompact.events import CompactionResult
 from selfcompact.session.hooks import CompactionPreparation, SuppliedSummary, Veto
+from selfcompact.settings.compaction import HookCommand
 
 VETO_EXIT_CODE = 2
 

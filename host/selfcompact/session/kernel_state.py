@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 import anyio
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
-from pydantic.alias_generators import to_camel
 
 from selfcompact.kernel.snapshot import SnapshotReport
+from selfcompact.settings.kernel_state import KernelStateSettings
 
 NOTE = "selfcompact.kernel"
 """The custom message that tells the model about the kernel of a session that was opened again."""
@@ -22,19 +21,6 @@ NEW_KERNEL = (
     "[Note of the host] This session was opened again with a new kernel. Variables, imports and functions that were "
     "made before are gone; files are as they were. Run again what you still need."
 )
-
-
-class KernelStateSettings(BaseModel):
-    """The `kernelState` object of the settings."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
-
-    keep: StrictBool = False
-    """Whether variables are saved beside the log when a session closes and restored when it is opened again. The
-    kernel's environment needs dill for that."""
-
-    timeout_s: float = Field(default=90.0, gt=0)
-    """Seconds that closing waits for the variables to be saved."""
 
 
 class StatefulKernel(Protocol):

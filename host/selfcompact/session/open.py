@@ -13,30 +13,31 @@ from pathlib import Path
 import anyio
 import platformdirs
 
-from host_bridge.dispatcher import Dispatcher
-from selfcompact.compaction.secrets import secret_values
-from selfcompact.compaction.settings import CompactionSettings, settings_for_window
-from selfcompact.compaction.style import style_of
-from selfcompact.compaction.summarisers import Summariser
-from selfcompact.compaction.tokens import ScriptAwareEstimator
+from host_bridge.host.dispatcher import Dispatcher
+from selfcompact.compaction.style.loading import style_of
+from selfcompact.compaction.summary.summarisers import Summariser
 from selfcompact.entries import MessageEntry
 from selfcompact.events import WarningRaised
 from selfcompact.kernel import Kernel, open_kernel
 from selfcompact.log import SessionLog
-from selfcompact.models.model import Model
+from selfcompact.models.protocol import Model
 from selfcompact.session.compactor import Compactor
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.hook_commands import AfterCommand, BeforeCommand
 from selfcompact.session.hooks import Hooks
 from selfcompact.session.kernel_state import opening_note
-from selfcompact.session.one_error import one_error_as_itself
 from selfcompact.session.session import Session, closing
-from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.stream import EventHub
 from selfcompact.session.turn import IPYTHON, TurnRunner
+from selfcompact.session.unwrap import one_error_as_itself
 from selfcompact.session.writer import SummaryWriter, default_summariser
-from selfcompact.settings import LoadedSettings, Settings, load_settings
+from selfcompact.settings.compaction import CompactionSettings, settings_for_window
+from selfcompact.settings.load import LoadedSettings, load_settings
+from selfcompact.settings.schema import Settings
+from selfcompact.settings.watch import SettingsWatch
 from selfcompact.skills import system_prompt
+from selfcompact.text.secrets import secret_values
+from selfcompact.text.tokens import ScriptAwareEstimator
 from selfcompact.workspace import checked_workspace
 
 SANDBOX = "selfcompact.sandbox"

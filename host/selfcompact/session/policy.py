@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from selfcompact.compaction.budget import exceeds, threshold_tokens
-from selfcompact.compaction.plan import Plan, Skip
-from selfcompact.compaction.settings import CompactionSettings, settings_for_window
+from selfcompact.compaction.planning.budget import exceeds, threshold_tokens
+from selfcompact.compaction.planning.plan import Plan, Skip
 from selfcompact.errors import ContextOverflow, SettingsError
 from selfcompact.events import AutoCompactionDisarmed, ModelChanged, WarningRaised
-from selfcompact.models.model import Model
+from selfcompact.models.protocol import Model
 from selfcompact.session.attempts import AttemptHistory
 from selfcompact.session.boundary import BoundaryFacts, Compact, Decision, boundary
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.requests import PendingRequest, RequestSlot, floor_reason
-from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.status import ContextStatus, percent_of
 from selfcompact.session.stream import EventHub
 from selfcompact.session.turn import TurnRunner
-from selfcompact.settings import Settings
+from selfcompact.settings.compaction import CompactionSettings, settings_for_window
+from selfcompact.settings.schema import Settings
+from selfcompact.settings.watch import SettingsWatch
 
 NEAR_SHARE = 0.9
 """Of the threshold: above it, the summary of the threshold compaction that is coming is begun ahead."""

@@ -15,17 +15,17 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from host_bridge.host_end import Dispatcher
+from host_bridge.host.server import Dispatcher
 from selfcompact.entries import SessionHeader
 from selfcompact.errors import ContextOverflow
 from selfcompact.events import CompactionReason
 from selfcompact.kernel import Kernel
 from selfcompact.log import read_live
-from selfcompact.log.archive import Archive, Hit
 from selfcompact.log.fork import fork_session
+from selfcompact.log.search import Archive, Hit
 from selfcompact.log.tree import SessionTree, read_tree
 from selfcompact.messages import Message, user
-from selfcompact.models.model import Model
+from selfcompact.models.protocol import Model
 from selfcompact.session.boundary import Compact, Decision
 from selfcompact.session.branches import REWIND, left_behind
 from selfcompact.session.compactor import CompactionOutcome, CompactionTarget, Compactor, Phase
@@ -36,13 +36,13 @@ from selfcompact.session.manual import ManualCompaction
 from selfcompact.session.policy import SessionPolicy
 from selfcompact.session.requests import PendingRequest, RequestSlot
 from selfcompact.session.run import Run, RunResult
-from selfcompact.session.settings_watch import SettingsWatch
 from selfcompact.session.skill_end import SkillEnd
 from selfcompact.session.state import SessionState, State
 from selfcompact.session.status import ContextStatus
 from selfcompact.session.stream import EventHub, EventStream
 from selfcompact.session.turn import TurnRunner
-from selfcompact.settings import Settings
+from selfcompact.settings.schema import Settings
+from selfcompact.settings.watch import SettingsWatch
 
 
 class Session:

@@ -7,10 +7,10 @@ from functools import partial
 
 import anyio.to_thread
 
-from host_bridge.host_end import Dispatcher
+from host_bridge.host.server import Dispatcher
 from selfcompact.codec import Json
 from selfcompact.events import AgentCallableChanged, CompactionScheduled, RequestDropped
-from selfcompact.log.archive import Archive, searchable
+from selfcompact.log.search import Archive, searchable
 from selfcompact.log.tree import kind_of
 from selfcompact.session.requests import (
     ENTRY,
@@ -28,6 +28,7 @@ from selfcompact.session.requests import (
 )
 from selfcompact.session.status import ContextStatus
 from selfcompact.session.stream import EventHub
+from selfcompact.text.clip import clip
 
 HANDLER_TIMEOUT_S = 10.0
 """For `status` and `run`; both answer from memory, so this only bounds a fault."""
@@ -123,9 +124,7 @@ class SkillEnd:
             return {"entry": None}
         text = searchable(found)
         omitted = max(0, len(text) - MAX_ENTRY_CHARS)
-        if omitted:
-            half = MAX_ENTRY_CHARS // 2
-            text = f"{text[:half]}\n[… {omitted:,} characters left out …]\n{text[-half:]}"
+        text = clip(text, MAX_ENTRY_CHARS)
         return {
             "entry": {
                 "entry_id": found.id,

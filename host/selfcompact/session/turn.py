@@ -39,11 +39,20 @@ from selfcompact.messages import (
     blocks,
     now_ms,
 )
-from selfcompact.models.model import RAW_ARGUMENTS, Completed, Model, ModelRequest, TextDelta, ThinkingDelta, ToolSpec
+from selfcompact.models.protocol import (
+    RAW_ARGUMENTS,
+    Completed,
+    Model,
+    ModelRequest,
+    TextDelta,
+    ThinkingDelta,
+    ToolSpec,
+)
+from selfcompact.models.retry import retry_delay_s
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.history import validate_history
-from selfcompact.session.retry import RetrySettings, retry_delay_s
 from selfcompact.session.stream import EventHub
+from selfcompact.settings.retry import RetrySettings
 
 IPYTHON = ToolSpec(
     name="ipython",

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from selfcompact.compaction.channels import chosen_summariser
-from selfcompact.compaction.summarisers import OfflineSummariser, Summariser
+from selfcompact.compaction.summary.channels import chosen_summariser
+from selfcompact.compaction.summary.summarisers import OfflineSummariser, Summariser
 from selfcompact.errors import UsageError
-from selfcompact.models.model import Model
+from selfcompact.models.protocol import Model
 from selfcompact.models.registry import configured_model
 from selfcompact.models.scripted import ScriptedModel
-from selfcompact.settings import Settings
+from selfcompact.settings.schema import Settings
 
 
 class SummaryWriter:

@@ -68,7 +68,7 @@ def selfcompact_kernel(selfcompact_workspace: Path) -> Callable[..., AbstractAsy
 
     @asynccontextmanager
     async def open_(**options: Any) -> AsyncIterator[Kernel]:
-        from host_bridge.dispatcher import Dispatcher
+        from host_bridge.host.dispatcher import Dispatcher
         from selfcompact.kernel import KernelSettings, SandboxPolicy, open_kernel
 
         options.setdefault("workspace", selfcompact_workspace)

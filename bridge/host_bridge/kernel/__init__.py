@@ -1,0 +1,1 @@
+"""The end in the kernel: what a cell asks its host with. Python 3.9, pyzmq."""

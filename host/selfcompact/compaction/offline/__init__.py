@@ -1,0 +1,1 @@
+"""A summary made of the messages themselves, without a model."""

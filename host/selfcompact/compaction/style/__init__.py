@@ -1,0 +1,1 @@
+"""The forms that a summary may have: prompts, the contract a reply is checked against, the frame it is shown in."""
