@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
+OWN = Path("/proc/self/cgroup")
+"""Which groups this process is in."""
+
 _PREFIX = "selfcompact-"
 
 
@@ -93,7 +96,7 @@ def _sweep(base: Path) -> None:
 def _base(controller: str) -> tuple[Path, int] | None:
     """The directory in which a group for this controller can be made, and the version of its hierarchy."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = OWN.read_text().splitlines()
     except OSError:
         return None
     for line in lines:
