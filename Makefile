@@ -35,7 +35,7 @@ test-slow: $(STAMP) ## the slow tests
 family: $(STAMP) ## install the session family's own program, which the slow tests read our logs with (needs the network)
 	$(BIN)/python -m tests.log.family
 
-mutants: $(STAMP) ## break the product in each known way and see that a test notices (two minutes)
+mutants: $(STAMP) ## break the product in each known way and see that a test notices (three minutes)
 	$(BIN)/python -m tests.mutants $(NAMES)
 
 bench: $(STAMP) ## the measurements of docs/benchmarks.md

@@ -59,6 +59,20 @@ async def test_a_record_that_did_not_fit_on_the_disk_leaves_nothing_and_the_sess
     assert [path async for path in anyio.Path(tmp_path).glob("*.torn-*")] == []
 
 
+async def test_a_prompt_that_did_not_fit_on_the_disk_is_a_failed_run_that_says_so(
+    opened: OpenSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "session.jsonl"
+    async with opened([sc.say("one"), sc.say("two")], session_file=path) as session:
+        await session.prompt("go")
+        before = session.history
+        with room_for(path.stat().st_size + 20):
+            result = await session.prompt("this finds no room")
+        assert (result.status, type(result.error)) == ("failed", sc.SessionFileError)
+        assert session.history == before
+        assert (await session.prompt("and now?")).text == "two"
+
+
 async def test_an_attempt_that_was_interrupted_leaves_its_record_and_the_history_as_it_was(
     opened: OpenSession,
 ) -> None:
