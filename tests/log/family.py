@@ -23,6 +23,10 @@ FOLDER = Path(sys.prefix) / "pi"
 """Beside what else was installed for these tests, so that `make clean` removes it."""
 
 
+QUIET = {"NODE_DISABLE_COMPILE_CACHE": "1"}
+"""Without it newer ones of Node leave a folder in /tmp."""
+
+
 class CannotBeHadError(Exception):
     """The program, or what it runs in, cannot be installed here; says why."""
 
@@ -82,7 +86,7 @@ def _find() -> tuple[Path, Path] | None:
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
     done = subprocess.run(
-        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+        command, cwd=folder, env={**os.environ, **QUIET, **environment}, capture_output=True, text=True, check=False
     )
     if done.returncode:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:]

@@ -22,7 +22,7 @@ from selfcompact.log.fork import migrate_session
 from selfcompact.messages import encode_message, text_of
 from selfcompact.session.history import GOES_ON, UNKNOWN_OUTCOME
 from tests.end_to_end.helpers import FILL
-from tests.log.family import CannotBeHadError, Family, install
+from tests.log.family import QUIET, CannotBeHadError, Family, install
 
 REAL = Path(__file__).parents[1] / "data/pi-v1-large.jsonl"
 PROGRAM = """
@@ -67,7 +67,8 @@ class Theirs:
 
 def theirs(family: Family, log: Path, *arguments: str) -> Theirs:
     command = [str(family.node), "--input-type=module", "--eval", PROGRAM, str(log), *arguments]
-    done = subprocess.run(command, cwd=family.folder, capture_output=True, text=True, check=False)
+    environment = {**os.environ, **QUIET}
+    done = subprocess.run(command, cwd=family.folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return Theirs(**json.loads(done.stdout))
 
