@@ -73,21 +73,23 @@ async def test_what_is_told_to_be_limited_together_is_limited_and_the_rest_canno
                 assert not can_be_limited(controller)
 
 
-VERSIONS = {
-    1: ("4:memory:/mine\n8:pids:/\n0::/\n", {"memory": "memory/mine", "pids": "pids"}),
-    2: ("0::/user.slice/mine\n", {"memory": "user.slice", "pids": "user.slice"}),
+PLACES = {
+    "version 1": ("4:memory:/mine\n8:pids:/\n0::/\n", {"memory": "memory/mine", "pids": "pids"}),
+    "version 2": ("0::/user.slice/mine\n", {"memory": "user.slice", "pids": "user.slice"}),
+    "version 2, at the root": ("0::/\n", {"memory": "", "pids": ""}),
 }
+"""What the operating system says of our own groups, and where those for kernels are made."""
 
 
 @pytest.fixture
 def stand_in(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
-    """A folder in the place of the hierarchy of a version; where the groups of each controller are made in it."""
-    own, places = VERSIONS[request.param]
+    """A folder in the place of the hierarchy; where the groups of each controller are made in it."""
+    own, places = PLACES[request.param]
     root = tmp_path / "cgroup"
     folders = {controller: root / place for controller, place in places.items()}
     for folder in folders.values():
         folder.mkdir(parents=True, exist_ok=True)
-        if request.param == 2:
+        if request.param != "version 1":
             (folder / "cgroup.subtree_control").write_text("cpu memory pids\n")
     (tmp_path / "own").write_text(own)
     monkeypatch.setattr(cgroup, "ROOT", root)
@@ -100,9 +102,9 @@ def made_in(folder: Path) -> Path:
     return group
 
 
-@pytest.mark.parametrize(("version", "stand_in"), [(1, 1), (2, 2)], indirect=["stand_in"])
+@pytest.mark.parametrize(("place", "stand_in"), [(place, place) for place in PLACES], indirect=["stand_in"])
 async def test_the_limits_and_the_sandbox_are_written_into_its_group(
-    opened: OpenKernel, version: int, stand_in: dict[str, Path]
+    opened: OpenKernel, place: str, stand_in: dict[str, Path]
 ) -> None:
     wanted = {"memory": str(700 * MIB), "pids": "200"}
     async with opened({"memory": "700MiB", "processes": 200}) as kernel:
@@ -110,14 +112,14 @@ async def test_the_limits_and_the_sandbox_are_written_into_its_group(
         sandbox = parent_of(kernel.pid)
         for controller, limit in wanted.items():
             group = made_in(stand_in[controller])
-            name = FILES[controller][0 if version == 2 else 1]
+            name = FILES[controller][1 if place == "version 1" else 0]
             assert (group / name).read_text() == limit
             assert (group / "cgroup.procs").read_text() == sandbox  # the parent of the kernel: its first process
     async with opened({"memory": None, "processes": None}) as kernel:
         assert kernel.limited_together == frozenset()
 
 
-@pytest.mark.parametrize("stand_in", [2], indirect=True)
+@pytest.mark.parametrize("stand_in", ["version 2"], indirect=True)
 async def test_a_kernel_that_was_ended_for_the_memory_of_its_sandbox_says_so(
     opened: OpenKernel, stand_in: dict[str, Path]
 ) -> None:

@@ -105,8 +105,9 @@ def _base(controller: str) -> tuple[Path, int] | None:
             base = ROOT / controller / path.lstrip("/")
             return (base, 1) if os.access(base, os.W_OK) else None
         if not controllers:
-            # Version 2 allows no processes beside groups: the new one becomes a sibling of ours.
-            base = (ROOT / path.lstrip("/")).parent
+            # Version 2 allows no processes beside groups, but at the root: the new one becomes a sibling of ours.
+            own = ROOT / path.lstrip("/")
+            base = ROOT if own == ROOT else own.parent
             with contextlib.suppress(OSError):
                 if controller in (base / "cgroup.subtree_control").read_text().split() and os.access(base, os.W_OK):
                     return base, 2
