@@ -28,7 +28,7 @@ def test_every_mutant_is_python_and_names_tests_that_exist() -> None:
             file, _, name = test.partition("::")
             functions = ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
             names = [node.name for node in functions if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-            assert name in names, test
+            assert name.split("[")[0] in names, test
 
 
 def test_a_text_that_has_moved_or_stands_twice_is_told(tmp_path: Path) -> None:
