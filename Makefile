@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-kernels test-slow test-local-llm soak bench format format-check lint types check clean
+.PHONY: help install demo test test-kernels test-slow family mutants test-local-llm soak bench format format-check lint types check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -31,6 +31,12 @@ test-kernels: $(STAMP) ## the kernel tests against every supported ipykernel, ea
 
 test-slow: $(STAMP) ## the slow tests
 	$(BIN)/python -m pytest -m slow
+
+family: $(STAMP) ## install the session family's own program, which the slow tests read our logs with (needs the network)
+	$(BIN)/python -m tests.log.family
+
+mutants: $(STAMP) ## break the product in each known way and see that a test notices (three minutes)
+	$(BIN)/python -m tests.mutants $(NAMES)
 
 bench: $(STAMP) ## the measurements of docs/benchmarks.md
 	$(BIN)/python -m benchmarks engine

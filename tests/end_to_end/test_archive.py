@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import selfcompact as sc
+from selfcompact.messages import text_of
 
 from .conftest import OpenSession
 from .helpers import fill, history_text, last_value, outputs
@@ -87,21 +88,30 @@ async def test_rewinding_across_a_compaction_restores_the_exact_earlier_view(ope
         assert len(tree.nodes[leaf].children) == 2
 
 
-async def test_a_branch_that_is_left_can_be_summarised(opened: OpenSession) -> None:
-    steps = [sc.say("one"), sc.cell("print('secret of the side branch')"), sc.say("two"), sc.say("three")]
+async def test_a_branch_that_is_left_is_told_in_one_message_after_the_context_of_the_entry(
+    opened: OpenSession,
+) -> None:
+    steps = [sc.say("one"), sc.cell("print('told', 6 * 7)"), sc.say("two"), sc.say("three")]
     async with opened(steps) as session:
-        await session.prompt("go")
-        leaf = (await session.tree()).leaf_id
+        await session.prompt("count the sheep")
+        leaf, before = (await session.tree()).leaf_id, session.history
         assert leaf is not None
         await session.prompt("try the risky way with `risky.py`")
+        left = (await session.tree()).leaf_id
         await session.rewind(leaf, summarise=True)
-        text = history_text(session)
-        assert "risky.py" in text
-        assert "secret of the side branch" not in text or "summary" in text.lower()
+        *restored, told = session.history
+        assert tuple(restored) == before
+        assert (told.role, getattr(told, "synthetic", None)) == ("user", True)
+        assert "risky.py" in text_of(told)
+        assert "sheep" not in text_of(told)
+        assert not [m for m in session.history if m.role == "toolResult"]
         await session.prompt("on")
         records = [json.loads(line) for line in session.session_file.read_text().splitlines()]
-    (summary,) = [record for record in records if record["type"] == "branch_summary"]
-    assert summary["parentId"] == leaf
+        sent = session.model.requests[-1].messages if isinstance(session.model, sc.ScriptedModel) else ()
+    (record,) = [record for record in records if record["type"] == "branch_summary"]
+    assert (record["parentId"], record["fromId"]) == (leaf, left)
+    assert record["summary"] in text_of(told)
+    assert sent[: len(before) + 1] == (*before, told)
 
 
 async def test_forks_labels_and_names(opened: OpenSession, tmp_path: Path) -> None:

@@ -200,3 +200,29 @@ async def test_a_summary_from_a_hook_keeps_what_was_asked_for_and_no_secret(
     assert "Written by a hook" in outcome.result.summary
     assert "tests/test_rates.py::test_eur" in outcome.result.summary
     assert "hunter2-hunter2-hunter2" not in log
+
+
+async def test_a_summariser_that_lacks_what_the_protocol_asks_for_is_a_failed_attempt(tmp_path: Path) -> None:
+    """FINDINGS J6: whatever breaks, and wherever, the run goes on with its old history."""
+
+    class Incomplete:
+        name = "incomplete"
+
+        async def ask(self, request: object, on_text: object = None) -> object:
+            raise AssertionError("it is not even asked")
+
+    incomplete: Any = Incomplete()
+    model = sc.ScriptedModel([*fill(), sc.cell(ASK), sc.say("went on")], context_window=32_000)
+    async with sc.open_session(
+        model,
+        workspace=tmp_path,
+        session_file=tmp_path / "s.jsonl",
+        settings=settings(background=False),
+        summariser=incomplete,
+    ) as session:
+        result = await session.prompt("go")
+    assert (result.status, result.text) == ("done", "went on")
+    (outcome,) = result.compactions
+    assert outcome.status == "failed"
+    assert "AttributeError" in (outcome.message or "")
+    assert isinstance(outcome.error, sc.CompactionError)

@@ -25,7 +25,7 @@ from selfcompact.errors import SessionFileError
 from selfcompact.log import lines as lines_module
 from selfcompact.log import live_path, read_header, read_live, read_session
 from selfcompact.log.lines import encode_line, line_number, lines_backward, lines_forward
-from selfcompact.messages import text_of, user
+from selfcompact.messages import user
 
 AT = "2026-01-02T03:04:05.678Z"
 HEADER = SessionHeader(version=3, id="s", timestamp=AT, cwd="/w")
@@ -225,11 +225,30 @@ def test_a_header_of_any_version_is_read(tmp_path: Path) -> None:
 
 
 def test_the_order_of_unrelated_branches_does_not_matter(tmp_path: Path) -> None:
+    """Records of the branches stand in the file in any order; the newest one says which branch is live."""
     path = tmp_path / "s.jsonl"
-    main, side = chain(6), [say(n + 20, f"e{n + 19}" if n else "e2") for n in range(4)]
-    mixed: list[Entry] = [*main[:5], *side]
-    random.Random(1).shuffle(mixed[5:])
-    write(path, [*mixed, main[5]])
-    assert [text_of(e.message) for e in read_live(path).entries if isinstance(e, MessageEntry)] == [
-        f"m{n}" for n in range(6)
+    sides: list[list[Entry]] = [
+        [say(20 + n, f"e{19 + n}" if n else "e2") for n in range(3)],
+        [say(40 + n, f"e{39 + n}" if n else "e1") for n in range(3)],
     ]
+    main = chain(6)
+    orders = set()
+    for seed in range(20):
+        branches: list[list[Entry]] = [main[3:5], *map(list, sides)]
+        turns = [n for n, branch in enumerate(branches) for _ in branch]
+        random.Random(seed).shuffle(turns)
+        rest = [iter(branch) for branch in branches]
+        mixed = [next(rest[turn]) for turn in turns]
+        orders.add(tuple(entry.id for entry in mixed))
+        write(path, [*main[:3], *mixed, main[5]])
+        live = read_live(path)
+        assert [entry.id for entry in live.entries] == [f"e{n}" for n in range(6)]
+        assert live.damage == ()
+        for side in sides:
+            leaf = side[-1].id
+            fork = int(side[0].id[1:]) // 20
+            assert [e.id for e in read_live(path, leaf_id=leaf).entries] == [
+                *(f"e{n}" for n in range(4 - fork)),
+                *(entry.id for entry in side),
+            ]
+    assert len(orders) > 10

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
+OWN = Path("/proc/self/cgroup")
+"""Which groups this process is in."""
+
 _PREFIX = "selfcompact-"
 
 
@@ -93,7 +96,7 @@ def _sweep(base: Path) -> None:
 def _base(controller: str) -> tuple[Path, int] | None:
     """The directory in which a group for this controller can be made, and the version of its hierarchy."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = OWN.read_text().splitlines()
     except OSError:
         return None
     for line in lines:
@@ -102,8 +105,9 @@ def _base(controller: str) -> tuple[Path, int] | None:
             base = ROOT / controller / path.lstrip("/")
             return (base, 1) if os.access(base, os.W_OK) else None
         if not controllers:
-            # Version 2 allows no processes beside groups: the new one becomes a sibling of ours.
-            base = (ROOT / path.lstrip("/")).parent
+            # Version 2 allows no processes beside groups, but at the root: the new one becomes a sibling of ours.
+            own = ROOT / path.lstrip("/")
+            base = ROOT if own == ROOT else own.parent
             with contextlib.suppress(OSError):
                 if controller in (base / "cgroup.subtree_control").read_text().split() and os.access(base, os.W_OK):
                     return base, 2

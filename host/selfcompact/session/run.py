@@ -89,10 +89,10 @@ class Run:
     async def drive(self, message: UserMessage) -> RunResult:
         """Work until the run ends; a cancellation passes through."""
         self.hub.emit(AgentStart())
-        self._deliver(message)
         overflow: ContextOverflow | None = None
         wants_more = True
         try:
+            self._deliver(message)
             while True:
                 stop = await self._at_boundary(overflow, wants_more)
                 if stop is not None:
