@@ -1,4 +1,4 @@
-"""The floors of the product, lowest first: what a package may import stands below it. ARCHITECTURE.md shows this list."""
+"""The floors of the product, lowest first: a package imports only what stands below it. See ARCHITECTURE.md."""
 
 from __future__ import annotations
 
@@ -27,5 +27,6 @@ FLOORS = (
     ("selfcompact",),
     ("selfcompact.testing",),
     ("selfcompact.cli",),
+    ("selfcompact.__main__",),
 )
 """Packages and single modules of one row do not import each other. The longest name that fits is a module's place."""

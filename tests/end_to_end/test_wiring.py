@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import selfcompact as sc
-from selfcompact.compaction.budget import MAX_MEDIA_BYTES
+from selfcompact.compaction.planning.budget import MAX_MEDIA_BYTES
 from selfcompact.messages import ImageContent, blocks
 from selfcompact.testing import FakeProvider, Reply
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from selfcompact.kernel import cgroup
+from selfcompact.sandbox import cgroup
 
 from .conftest import OpenKernel
 

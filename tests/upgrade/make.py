@@ -20,8 +20,8 @@ from typing import Any
 import selfcompact as sc
 from selfcompact.entries import BranchSummaryEntry, CompactionEntry
 from selfcompact.log import read_live
-from selfcompact.log.statistics import session_figures
 from selfcompact.messages import text_of
+from selfcompact.reports.statistics import session_figures
 from selfcompact.session.kernel_state import snapshot_file
 from tests.upgrade.build import as_json, copied, records, write_kept, write_long, write_provider
 from tests.upgrade.names import names_of_code, names_of_records

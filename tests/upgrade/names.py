@@ -9,14 +9,16 @@ import click
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-from host_bridge.protocol import ENV_ENDPOINT, ENV_GENERATION, ENV_KEY
+from host_bridge.wire.protocol import ENV_ENDPOINT, ENV_GENERATION, ENV_KEY
 from selfcompact import events
 from selfcompact.cli import cli
 from selfcompact.codec import camel
-from selfcompact.models.overrides import ModelOverrides
 from selfcompact.models.registry import PROVIDERS
 from selfcompact.session.hooks import CompactionPreparation
-from selfcompact.settings import ENV_PREFIX, MODELS, Settings
+from selfcompact.settings.keys import MODELS
+from selfcompact.settings.load import ENV_PREFIX
+from selfcompact.settings.models import ModelOverrides
+from selfcompact.settings.schema import Settings
 
 NO_FIELDS = frozenset({"type", "extra", "always_written"})
 """Of a record's class: what is no field of its JSON form."""

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from selfcompact.cli import cli
-from selfcompact.settings import PRIME_FILE, PROJECT_FILE, user_settings_file
+from selfcompact.settings.load import PRIME_FILE, PROJECT_FILE, user_settings_file
 
 from .names import environment_name
 
