@@ -23,8 +23,8 @@ from selfcompact.kernel import Kernel, KernelSettings, SandboxPolicy, open_kerne
 
 PREPARE = """
 import json, time
-from host_bridge.comm_client import comm_request
-from host_bridge.kernel_end import host_request
+from host_bridge.kernel.comm import comm_request
+from host_bridge.kernel.requests import host_request
 async def timed(ask, count):
     took = []
     for _ in range(count):

@@ -15,6 +15,7 @@ import selfcompact as sc
 from selfcompact.messages import AssistantMessage
 from selfcompact.models.protocol import Completed, Model, ModelRequest, StreamEvent, TextDelta
 from selfcompact.models.registry import make_model
+from selfcompact.settings.retry import RetrySettings
 from selfcompact.testing import FakeProvider, Reply, cell
 from tests.session.memory_kernel import SUMMARY
 
@@ -154,7 +155,8 @@ async def test_whatever_a_custom_models_summary_does_is_a_failed_attempt_and_the
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, fallback: bool
 ) -> None:
     """FINDINGS J6: every compaction that is told to begin is told to end; the offline summariser may step in."""
-    monkeypatch.setattr("selfcompact.compaction.summary.retry.FIRST_DELAY_S", 0.01)
+    at_once = RetrySettings(max_retries=2, first_delay_s=0)
+    monkeypatch.setattr("selfcompact.compaction.summary.retry.SUMMARY_RETRIES", at_once)
     turns = sc.ScriptedModel([*fill(), sc.cell(ASK), sc.say("went on")], context_window=32_000)
     async with sc.open_session(
         Custom(turns, fault),

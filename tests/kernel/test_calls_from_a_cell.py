@@ -82,7 +82,7 @@ async def test_calls_from_threads_background_tasks_and_forks_are_answered(opened
     """FAULTS 84."""
     code = """
 import asyncio, os, threading
-from host_bridge.kernel_end import host_request_blocking
+from host_bridge.kernel.requests import host_request_blocking
 found = []
 def own_loop():
     found.append(asyncio.run(compact.run("thread with a loop")))

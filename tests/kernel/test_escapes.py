@@ -243,7 +243,7 @@ print([type_into(number) for number in (0, 1, 2)], terminal())
 """
     program = f"""
 import anyio, fcntl, pathlib, termios
-from host_bridge.host_end import Dispatcher
+from host_bridge.host.server import Dispatcher
 from selfcompact.kernel import KernelSettings, SandboxPolicy, open_kernel
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 async def main():
@@ -268,7 +268,7 @@ anyio.run(main)
 async def test_a_flood_of_requests_from_one_kernel_leaves_another_alone(opened: OpenKernel, host: Host) -> None:
     flood = """
 import os, time, zmq
-from host_bridge.protocol import Address, Request, pack_request
+from host_bridge.wire.protocol import Address, Request, pack_request
 address = Address.from_environment()
 socket = zmq.Context.instance().socket(zmq.DEALER); socket.linger = 0
 socket.connect(address.endpoint)
@@ -303,7 +303,7 @@ async def test_a_forged_message_changes_nothing(opened: OpenKernel, host: Host) 
     """On IOPub with a wrong signature, as output and as a request; on the bridge with another key."""
     code = """
 import json, os, secrets
-from host_bridge.protocol import Address, Request, pack_request
+from host_bridge.wire.protocol import Address, Request, pack_request
 address, kernel = Address.from_environment(), get_ipython().kernel
 request = pack_request(b"x" * 32, Request(id="forged", generation=address.generation, type="compact.run", payload={}))
 parent = kernel.get_parent()["header"]

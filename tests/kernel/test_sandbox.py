@@ -138,8 +138,8 @@ async def test_another_kernels_bridge_and_sockets_cannot_be_reached(opened: Open
         await second.execute("import os")
         assert keys[0] == keys[1] != (await second.execute("os.environ['HOST_BRIDGE_KEY']")).text
         forged = await first.execute(
-            "os.environ['HOST_BRIDGE_KEY'] = '00' * 32\nfrom host_bridge import kernel_end\n"
-            "await kernel_end.host_request('compact.status', {}, timeout_s=0.3)"
+            "os.environ['HOST_BRIDGE_KEY'] = '00' * 32\nfrom host_bridge.kernel import requests\n"
+            "await requests.host_request('compact.status', {}, timeout_s=0.3)"
         )
         assert forged.error_name == "BridgeTimeout"
         assert first.bridge.stats.bad_signature >= 1

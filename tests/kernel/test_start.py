@@ -291,7 +291,7 @@ async def test_killing_the_host_ends_the_kernel_and_its_children(workspace: Path
     code = f"""
 import asyncio
 from pathlib import Path
-from host_bridge.host_end import Dispatcher
+from host_bridge.host.server import Dispatcher
 from selfcompact.kernel import KernelSettings, SandboxPolicy, open_kernel
 async def main():
     async with open_kernel(

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow  # each of these starts programs of its own, or wa
 PROGRAM = """
 import os, sys
 from pathlib import Path
-import selfcompact.log.session_log as module
+import selfcompact.log.writing as module
 from tests.log.test_blobs import with_image
 from tests.log.test_reading import say
 from selfcompact.entries import CompactionEntry, now_iso

@@ -21,7 +21,7 @@ _KEY = b"memory"
 
 
 class MemoryBridge:
-    """What `kernel_end` is to a real kernel. Made by `memory_bridge`, usable until its block ends."""
+    """What `host_bridge.kernel` is to a real kernel. Made by `memory_bridge`, usable until its block ends."""
 
     def __init__(self, line: Line, *, key: bytes, generation: int) -> None:
         self._line, self._key, self._generation = line, key, generation
@@ -35,7 +35,7 @@ class MemoryBridge:
     async def host_request(
         self, request_type: str, payload: Mapping[str, Any], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[str, Any]:
-        """Ask the host, through packed and signed frames; guarantees and errors as in `kernel_end.host_request`."""
+        """Ask the host, through packed and signed frames; guarantees and errors as in `requests.host_request`."""
         if self.closed:
             raise BridgeUnavailable("the memory bridge is closed")
         request = Request(uuid.uuid4().hex, self._generation, request_type, payload)

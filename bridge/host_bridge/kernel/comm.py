@@ -32,7 +32,7 @@ def available() -> bool:
 
 
 async def comm_request(request_type: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-    """Ask the host through a comm; guarantees and errors as in `kernel_end.host_request`."""
+    """Ask the host through a comm; guarantees and errors as in `requests.host_request`."""
     with _Call(request_type, payload) as call:
         try:
             data = await asyncio.wait_for(asyncio.wrap_future(call.future), timeout_s)
