@@ -332,3 +332,12 @@ async def test_the_newest_response_is_the_one_that_the_result_tells(tmp_path: Pa
         (turn_end,) = [event for event in stream.pending() if isinstance(event, sc.TurnEnd)]
     assert isinstance(turn_end.message, AssistantMessage)
     assert text_of(turn_end.message) == "two"
+
+
+async def test_a_search_gives_ten_hits_unless_it_is_told_how_many(tmp_path: Path) -> None:
+    async with played(tmp_path, *(sc.say(f"needle {number}") for number in range(12))) as (session, _):
+        for _ in range(12):
+            await session.prompt("look")
+        assert len(await session.search("needle")) == 10
+        assert len(await session.search("needle", 11)) == 11
+        assert await session.search("haystack") == []
