@@ -86,18 +86,18 @@ async def test_a_request_is_kept_with_its_turn_and_told_when_it_is_accepted(tmp_
             "scheduled": False,
             "reason": "too short",
         }
-        assert (stage.refused, stage.slot.pending, stage.changes, stage.stream.pending()) == (["x"], None, [], [])
+        assert (stage.refused, [stage.slot.pending], stage.changes) == (["x"], [None], [])
+        assert stage.stream.pending() == []
         stage.refusal = None
         answer = await bridge.host_request("compact.run", {"instructions": "keep x"})
         assert (answer["scheduled"], "when this turn ends" in answer["note"]) == (True, True)
         request = PendingRequest(7, "keep x")
-        assert (stage.slot.pending, stage.changes) == (request, [request])
+        assert [stage.slot.pending, *stage.changes] == [request, request]
         assert stage.stream.pending() == [sc.CompactionScheduled(custom_instructions="keep x")]
         await bridge.host_request("compact.run", {})
-        assert stage.slot.pending == stage.changes[-1] == PendingRequest(7, None)
+        assert [stage.slot.pending, stage.changes[-1]] == [PendingRequest(7, None)] * 2
         stage.end.switch(False)
-        assert stage.changes[-1] is None
-        assert not stage.slot.pending
+        assert [stage.slot.clear(), stage.changes[-1]] == [None, None]
         dropped, changed = stage.stream.pending()[1:]
     assert isinstance(dropped, sc.RequestDropped)
     assert "switched the compact skill off" in dropped.cause
