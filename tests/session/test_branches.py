@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -133,6 +134,17 @@ async def test_a_rewind_that_is_aborted_while_the_summariser_writes_changes_noth
             await session.abort()
         assert (session.history, session.session_file.read_bytes()) == before
         assert session.state == "idle"
+
+
+@pytest.mark.parametrize("summarise", [True, False])
+async def test_going_back_is_on_the_disk_when_it_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, summarise: bool
+) -> None:
+    synced: list[int] = []
+    async with on_a_branch(tmp_path, OfflineSummariser(), LENIENT) as (session, leaf):
+        monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+        await session.rewind(leaf, summarise=summarise)
+        assert synced == [session.session_file.stat().st_size]
 
 
 def test_what_is_left_behind_are_the_live_entries_after_the_fork_whatever_was_compacted(tmp_path: Path) -> None:

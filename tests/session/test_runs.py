@@ -341,3 +341,41 @@ async def test_a_search_gives_ten_hits_unless_it_is_told_how_many(tmp_path: Path
         assert len(await session.search("needle")) == 10
         assert len(await session.search("needle", 11)) == 11
         assert await session.search("haystack") == []
+
+
+async def test_a_prompt_waits_for_a_compaction_of_the_idle_session_to_end(tmp_path: Path) -> None:
+    async def before(_: sc.CompactionPreparation) -> None:
+        tasks.start_soon(prompt)
+        await anyio.wait_all_tasks_blocked()
+        assert session.state == "compacting"
+
+    async def prompt() -> None:
+        answers.append(await session.prompt("more"))
+
+    answers: list[sc.RunResult] = []
+    hooks = sc.Hooks(before_compact=[before])
+    async with played(tmp_path, *FILL, sc.say("one"), sc.say("two"), hooks=hooks) as (session, model):
+        await session.prompt("go")
+        async with anyio.create_task_group() as tasks:
+            assert (await session.compact()).status == "completed"
+    assert [answer.text for answer in answers] == ["two"]
+    assert "words that fill" not in "".join(texts(model.requests[-1].messages[:1]))
+
+
+async def test_what_is_asked_for_while_a_compaction_of_the_idle_session_runs_gets_that_one(tmp_path: Path) -> None:
+    outcomes: list[sc.CompactionOutcome] = []
+
+    async def before(_: sc.CompactionPreparation) -> None:
+        tasks.start_soon(compact, False)
+        tasks.start_soon(compact, True)
+        await anyio.wait_all_tasks_blocked()
+
+    async def compact(now: bool) -> None:
+        outcomes.append(await session.compact("another", now=now))
+
+    hooks = sc.Hooks(before_compact=[before])
+    async with played(tmp_path, *FILL, sc.say("one"), hooks=hooks) as (session, _):
+        await session.prompt("go")
+        async with anyio.create_task_group() as tasks:
+            first = await session.compact("first")
+    assert outcomes == [first, first]

@@ -193,6 +193,22 @@ async def test_a_passing_failure_is_asked_again_with_the_same_request_and_told_e
     assert again == [first, first]
 
 
+async def test_the_time_that_a_server_asks_for_is_waited_before_the_next_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[tuple[float, int]] = []
+
+    async def sleep(delay_s: float) -> None:
+        waited.append((delay_s, len(stage.model.requests)))
+
+    busy = sc.RateLimited("busy", retry_after_s=7)
+    with staged(tmp_path, [busy], of(answered("up"))) as stage:
+        monkeypatch.setattr(anyio, "sleep", sleep)
+        await stage.turns.respond()
+        (retry,) = [event for event in stage.stream.pending() if isinstance(event, sc.RetryScheduled)]
+    assert (waited, retry.delay_ms) == ([(7, 1)], 7_000)
+
+
 async def test_a_failure_that_does_not_pass_by_the_third_time_or_at_all_is_raised(tmp_path: Path) -> None:
     down: list[Answer] = [[sc.ProviderUnavailable(f"down {n}", status=503)] for n in (1, 2, 3, 4)]
     with staged(tmp_path, *down) as stage:
