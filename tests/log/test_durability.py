@@ -175,12 +175,16 @@ def test_another_process_that_has_the_log_open_is_named(tmp_path: Path) -> None:
         "import fcntl, sys\nfile = open(sys.argv[1], 'rb')\nfcntl.flock(file, fcntl.LOCK_EX)\n"
         "print('locked', flush=True)\nsys.stdin.read()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
+    locked = tmp_path / "before.jsonl", tmp_path / "after.jsonl"  # other locks, round the one that is looked for
+    with (
+        SessionLog.open(locked[0], cwd=tmp_path),
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as holder,
+    ):
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"locked\n"
-        with pytest.raises(SessionFileError) as caught:
+        with SessionLog.open(locked[1], cwd=tmp_path), pytest.raises(SessionFileError) as caught:
             SessionLog.open(path, cwd=tmp_path)
         assert holder.stdin is not None
         holder.stdin.close()

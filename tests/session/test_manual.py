@@ -56,10 +56,8 @@ async def test_it_is_stopped_when_the_last_caller_went_away_and_not_before(calle
             before = (manual.is_unwanted, manual.scope.cancel_called)
             scope.cancel()
             await anyio.wait_all_tasks_blocked()
-            assert [before, (manual.is_unwanted, manual.scope.cancel_called)] == [
-                (False, False),
-                (left == 0, left == 0),
-            ]
+            after = (manual.is_unwanted, manual.scope.cancel_called)
+            assert [before, after] == [(False, False), (left == 0, left == 0)]
 
 
 async def test_a_caller_that_goes_away_while_it_is_carried_out_takes_nothing_from_the_one_that_stays(
