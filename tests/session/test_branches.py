@@ -12,13 +12,15 @@ import anyio
 import pytest
 
 import selfcompact as sc
+from selfcompact.compaction.planning.budget import summary_tokens
 from selfcompact.compaction.summary.request import SummaryRequest
 from selfcompact.compaction.summary.summarisers import OfflineSummariser, Summariser, SummaryReply
 from selfcompact.entries import CompactionEntry, Entry
 from selfcompact.messages import text_of
-from selfcompact.session.branches import left_behind
+from selfcompact.session.branches import left_behind, summarise_branch
 from selfcompact.settings.compaction import CompactionSettings
-from tests.compaction.build import PlayedSummariser
+from selfcompact.text.tokens import ScriptAwareEstimator
+from tests.compaction.build import PlayedSummariser, logged, turns
 from tests.log.test_reading import AT, chain, say, write
 from tests.session.memory_kernel import SUMMARY, memory_session
 
@@ -134,6 +136,15 @@ async def test_a_rewind_that_is_aborted_while_the_summariser_writes_changes_noth
             await session.abort()
         assert (session.history, session.session_file.read_bytes()) == before
         assert session.state == "idle"
+
+
+@pytest.mark.parametrize("window", [4_000, 200_000])
+async def test_what_is_told_offline_of_a_long_branch_fits_the_window(window: int) -> None:
+    entries = logged(turns(200))
+    told = await summarise_branch(entries, OfflineSummariser(), LENIENT, window=window, secrets=())
+    assert told is not None
+    limit = summary_tokens(LENIENT.reserve_tokens, window)
+    assert limit / 10 < ScriptAwareEstimator().text(told) <= limit
 
 
 @pytest.mark.parametrize("summarise", [True, False])

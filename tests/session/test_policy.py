@@ -32,26 +32,34 @@ def results(result: sc.RunResult) -> list[str]:
     return [text_of(message) for message in result.messages if message.role == "toolResult"]
 
 
-async def test_the_breaker_speaks_once_when_it_opens_and_again_when_it_opens_again(tmp_path: Path) -> None:
+async def test_the_breaker_speaks_once_while_it_is_open_and_again_after_a_compaction_closed_it(tmp_path: Path) -> None:
     full, grown = (Usage(input=size, output=10) for size in (4_600, 5_800))
+    at_the_threshold = [sc.cell("wait 1", usage=full)] * 3
     steps: list[StepSource] = [
         *FILL,
-        *(sc.cell("wait 1", usage=full) for _ in range(5)),
-        sc.cell("wait 1", usage=grown),  # a tenth more: it lets go, is asked for once more, and rests again
+        *at_the_threshold,  # three failures: it opens
+        sc.cell("wait 1", usage=full),
+        sc.cell("wait 1", usage=grown),  # a tenth more: the threshold is tried once more, and rests again
         sc.cell("wait 1", usage=grown),
-        sc.say("ok", usage=grown),
+        sc.cell("ask", usage=grown),  # and this one completes
+        *FILL,
+        *at_the_threshold,
+        sc.say("ok", usage=full),
     ]
+    answers: list[str | sc.ModelError] = [*[DENIED] * 4, SUMMARY, *[DENIED] * 3]
     model = sc.ScriptedModel(steps, context_window=WINDOW)
-    async with memory_session(
-        tmp_path / "s.jsonl", model, summaries=itertools.repeat(DENIED), compaction=COMPACTION
-    ) as session:
+    async with memory_session(tmp_path / "s.jsonl", model, summaries=iter(answers), compaction=COMPACTION) as session:
         stream = session.events()
         result = await session.prompt("go")
         spoken = [event for event in stream.pending() if isinstance(event, sc.AutoCompactionDisarmed)]
-    assert [(o.reason, o.status) for o in result.compactions] == [("threshold", "failed")] * 4
-    first, *_ = spoken
-    assert first.cause == "3 automatic compactions in a row failed"
-    assert 1.09 * 4_600 < first.until_tokens < 1.12 * 4_700
+    failed = ("threshold", "failed")
+    assert [(outcome.reason, outcome.status) for outcome in result.compactions] == [
+        *[failed] * 4,
+        ("requested", "completed"),
+        *[failed] * 3,
+    ]
+    assert [event.cause for event in spoken] == ["3 automatic compactions in a row failed"] * 2
+    assert all(1.09 * 4_600 < event.until_tokens < 1.12 * 4_700 for event in spoken)
 
 
 async def test_at_the_cap_a_cell_is_refused_with_the_count_and_below_it_not(tmp_path: Path) -> None:
