@@ -12,8 +12,8 @@ from selfcompact.session.attempts import AttemptHistory
 from selfcompact.session.boundary import BoundaryFacts, Compact, Continue, Decision, Stop, boundary
 from selfcompact.session.requests import PendingRequest
 
-ASKED = PendingRequest(1, "keep x")
-MANUAL = PendingRequest(1, "by hand")
+ASKED = PendingRequest("keep x")
+MANUAL = PendingRequest("by hand")
 FULL = BoundaryFacts(estimated_tokens=101, over_threshold=True)
 ONE, TWO = AttemptHistory(in_a_row=1), AttemptHistory(in_a_row=2)
 CAP = AttemptHistory(completed=3)
@@ -32,7 +32,7 @@ def full(**facts: Any) -> BoundaryFacts:
         (BoundaryFacts(pending=ASKED), Compact("requested", "keep x")),
         (BoundaryFacts(pending=ASKED, wants_more=False), Compact("requested", "keep x")),
         (BoundaryFacts(pending=ASKED, enabled=False), Compact("requested", "keep x")),
-        (BoundaryFacts(pending=PendingRequest(1)), Compact("requested", None)),
+        (BoundaryFacts(pending=PendingRequest()), Compact("requested", None)),
         (BoundaryFacts(manual=MANUAL, pending=ASKED), Compact("manual", "by hand")),
         (full(), Compact("threshold")),
         (full(enabled=False), Continue()),

@@ -66,9 +66,8 @@ class RunReply(TypedDict):
 
 @dataclass(frozen=True)
 class PendingRequest:
-    """A compaction that was asked for and has not run. `turn` is the turn it was asked in."""
+    """A compaction that was asked for and has not run."""
 
-    turn: int
     instructions: str | None = None
 
 
