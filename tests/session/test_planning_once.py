@@ -17,9 +17,9 @@ from tests.session.memory_kernel import SUMMARY, memory_session
 async def test_a_requested_compaction_plans_once_for_each_state_of_the_context(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cell's question and the boundary are two states; turn end, decision, compaction and draft ask for the same."""
+    """The cell's question and the boundary are two states; turn end, decision, compaction and draft ask the same."""
     made: list[int] = []
-    plan = planner.plan
+    plan: Any = vars(planner)["plan"]
 
     def counted(ledger: Any, *arguments: Any) -> Any:
         made.append(ledger.version)
