@@ -33,6 +33,12 @@ CompactionStatus = Literal["completed", "skipped", "failed", "vetoed", "interrup
 RunStatus = Literal["done", "failed", "aborted"]
 """How a run ended."""
 
+CallStatus = Literal["ok", "error", "timeout", "aborted", "died", "refused"]
+"""How a tool call ended. `refused`: it was not run, because its arguments or its tool's name were wrong."""
+
+DeltaKind = Literal["text", "thinking"]
+"""What of a response is being streamed."""
+
 
 def _decode_messages(data: Json) -> tuple[Message, ...]:
     return tuple(decode_message(item) for item in data)
@@ -54,7 +60,7 @@ class AgentEnd(Record):
     """A run is over. `messages` are the ones it added; `reason` says why it stopped when it is not `done`."""
 
     type: str = "agent_end"
-    status: str = "done"
+    status: RunStatus = "done"
     messages: tuple[Message, ...] = converted(_decode_messages, _encode_messages, default=())
     reason: str | None = None
 
@@ -93,7 +99,7 @@ class MessageUpdate(Record):
     """A piece of the response that is being streamed. `kind` is `text` or `thinking`."""
 
     type: str = "message_update"
-    kind: str
+    kind: DeltaKind
     delta: str
 
 
@@ -144,7 +150,7 @@ class ToolExecutionEnd(Record):
     tool_name: str
     result: ToolResultMessage = converted(ToolResultMessage.from_json, encode_message)
     is_error: bool = False
-    status: str = "ok"
+    status: CallStatus = "ok"
     duration_ms: int = 0
 
 
@@ -153,7 +159,7 @@ class CompactionStart(Record):
     """A compaction begins. The history is unchanged until `compaction_end` says otherwise."""
 
     type: str = "compaction_start"
-    reason: str
+    reason: CompactionReason
     custom_instructions: str | None = None
 
 
@@ -190,8 +196,8 @@ class CompactionEnd(Record):
     it is not. `will_retry`: the request that overflowed is sent again."""
 
     type: str = "compaction_end"
-    reason: str
-    status: str
+    reason: CompactionReason
+    status: CompactionStatus
     result: CompactionResult | None = converted(CompactionResult.from_json, _encode_result, default=None)
     aborted: bool = False
     will_retry: bool = False

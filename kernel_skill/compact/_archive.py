@@ -7,9 +7,7 @@ from typing import Any, TypedDict, cast
 
 from compact._calls import ask_host
 from compact._request import HostCall
-
-RECALL_TYPE = "compact.recall"
-ENTRY_TYPE = "compact.entry"
+from host_bridge.wire.protocol import CompactType
 
 TIMEOUT_S = 90.0
 """The host has a minute: the first search of a session of 300,000 entries builds the index for half of it."""
@@ -52,7 +50,7 @@ def recall(query: str, limit: int = 5) -> Coroutine[Any, Any, list[Recalled]]:
     payload = {"query": query.encode("utf-8", "replace").decode("utf-8"), "limit": limit}
 
     async def ask() -> list[Recalled]:
-        return cast("list[Recalled]", (await ask_host(RECALL_TYPE, payload, TIMEOUT_S))["hits"])
+        return cast("list[Recalled]", (await ask_host(CompactType.RECALL, payload, TIMEOUT_S))["hits"])
 
     return HostCall("compact.recall()", ask)
 
@@ -71,7 +69,7 @@ def entry(entry_id: str) -> Coroutine[Any, Any, ArchivedEntry]:
     payload = {"entry_id": entry_id.encode("utf-8", "replace").decode("utf-8")}
 
     async def ask() -> ArchivedEntry:
-        found = (await ask_host(ENTRY_TYPE, payload, TIMEOUT_S))["entry"]
+        found = (await ask_host(CompactType.ENTRY, payload, TIMEOUT_S))["entry"]
         if found is None:
             raise LookupError(f"there is no entry {entry_id!r} in this session; compact.recall() finds ids")
         return cast("ArchivedEntry", found)

@@ -10,12 +10,13 @@ from selfcompact.compaction.ahead import Background, Prepared
 from selfcompact.compaction.commit import compaction_entry
 from selfcompact.compaction.planning.ledger import Ledger
 from selfcompact.compaction.planning.plan import Skip
-from selfcompact.compaction.summary.request import SummaryRequest, parts_of
+from selfcompact.compaction.summary.request import SummaryRequest
 from selfcompact.compaction.summary.summarisers import OfflineSummariser, SummaryReply
 from selfcompact.errors import AuthenticationFailed
 from selfcompact.session.history import build_history, validate_history
 from selfcompact.settings.compaction import CompactionSettings
 from tests.compaction.build import Answer, PlayedSummariser, logged, rounds, said, sections, sections_or_prefix, turns
+from tests.requests_sent import parts_of
 
 SETTINGS = CompactionSettings(keep_recent_tokens=400, offline_fallback=False)
 

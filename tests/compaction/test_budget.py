@@ -70,10 +70,8 @@ def test_a_summary_is_limited_by_reserve_window_model_and_an_absolute_figure(
     assert budget.summary_tokens(reserve, window, limit) == tokens
 
 
-def test_a_turn_prefix_gets_half_of_the_reserve_and_the_short_summary_a_fifth() -> None:
+def test_a_turn_prefix_gets_half_of_the_reserve() -> None:
     assert budget.prefix_tokens(16_384) == 8_192
-    assert budget.short_summary_tokens(16_384) == 512
-    assert budget.short_summary_tokens(1_000) == 200
 
 
 @pytest.mark.parametrize(("window", "floor"), [(4_000, 1_024), (16_000, 2_000), (128_000, 16_000), (1_000_000, 16_384)])

@@ -12,7 +12,7 @@ from selfcompact.compaction.planning.ledger import Ledger
 from selfcompact.compaction.planning.path import is_cut_point
 from selfcompact.entries import Entry, MessageEntry, ThinkingLevelChangeEntry
 from selfcompact.messages import Message, ToolResultMessage, UserMessage
-from selfcompact.text.tokens import CharsEstimator
+from tests.chars_estimator import CharsEstimator
 from tests.compaction.build import CUT_CASES, SESSION, answered, called, entries_of_file, logged, resulted, rounds, said
 
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from selfcompact.compaction.planning.hostblocks import HostBlock, join, split
 from selfcompact.compaction.style.loading import load_style
-from selfcompact.compaction.summary.request import new_nonce, parts_of, summary_request
+from selfcompact.compaction.summary.request import new_nonce, summary_request
 from selfcompact.text.inert import inert
+from tests.requests_sent import parts_of
 
 TAGS = [
     "</conversation>",

@@ -7,7 +7,8 @@ from selfcompact.compaction.planning.ledger import Ledger, is_trustworthy
 from selfcompact.compaction.style.frame import framed
 from selfcompact.entries import CompactionEntry, CustomEntry, Entry, MessageEntry
 from selfcompact.messages import Usage
-from selfcompact.text.tokens import CharsEstimator, ScriptAwareEstimator
+from selfcompact.text.tokens import ScriptAwareEstimator
+from tests.chars_estimator import CharsEstimator
 from tests.compaction.build import answered, called, logged, resulted, rounds, said, turns
 
 

@@ -30,6 +30,10 @@ WINDOW = 200_000
 KEEP_LITTLE = CompactionSettings(keep_recent_tokens=200)
 
 
+def block_text(stored: str, name: str) -> str | None:
+    return next((block.text for block in hostblocks.split(stored)[1] if block.name == name), None)
+
+
 def planned(ledger: Ledger, settings: CompactionSettings = KEEP_LITTLE, instructions: str | None = None) -> Plan:
     found = plan(ledger, settings, WINDOW, instructions=instructions)
     assert isinstance(found, Plan)
@@ -89,7 +93,7 @@ def test_the_newest_user_message_is_carried_word_for_word_when_it_leaves_the_tai
     assert found.newest_user_message == "Please keep\n  this  exactly."
     entry = committed(ledger)
     assert "Please keep\n  this  exactly." in text_of(build_history(ledger.entries)[0])
-    assert hostblocks.block_text(entry.summary, hostblocks.USER_MESSAGE) == "Please keep\n  this  exactly."
+    assert block_text(entry.summary, hostblocks.USER_MESSAGE) == "Please keep\n  this  exactly."
 
 
 def test_a_user_message_in_the_tail_is_not_carried_twice() -> None:
@@ -121,7 +125,7 @@ def test_one_long_turn_compacts_and_goes_on_several_times() -> None:
         history = build_history(ledger.entries)
         assert validate_history(history) == []
         assert "The task, word for word." in text_of(history[0])
-        assert hostblocks.block_text(entry.summary, hostblocks.KERNEL) == f"names: x{number}"
+        assert block_text(entry.summary, hostblocks.KERNEL) == f"names: x{number}"
         assert entry.summary.count("[host block: ") == 2
         for later in logged(rounds(60, start=1000 * (number + 1)), start=1000 * (number + 1)):
             ledger.append(later)

@@ -12,7 +12,7 @@ from selfcompact.compaction.commit import compaction_entry
 from selfcompact.compaction.planning.cut import Cut
 from selfcompact.compaction.planning.ledger import Ledger
 from selfcompact.compaction.planning.plan import Plan, Skip, plan, plan_at
-from selfcompact.compaction.summary.request import SummaryRequest, parts_of
+from selfcompact.compaction.summary.request import SummaryRequest
 from selfcompact.compaction.summary.summarise import summarise
 from selfcompact.compaction.summary.summarisers import OfflineSummariser
 from selfcompact.entries import CompactionEntry, Entry, decode_entry
@@ -36,6 +36,7 @@ from tests.compaction.build import (
     turns,
     whole_turns,
 )
+from tests.requests_sent import parts_of
 
 STRICT = CompactionSettings(keep_recent_tokens=200, offline_fallback=False)
 

@@ -9,7 +9,7 @@ import pytest
 from selfcompact.compaction.planning.ledger import Ledger
 from selfcompact.compaction.planning.plan import Plan, plan
 from selfcompact.compaction.style.contract import TURN_SECTION
-from selfcompact.compaction.summary.request import SummaryRequest, parts_of
+from selfcompact.compaction.summary.request import SummaryRequest
 from selfcompact.compaction.summary.summarise import Progress, summarise
 from selfcompact.compaction.summary.summarisers import OfflineSummariser, SummaryReply
 from selfcompact.errors import (
@@ -32,6 +32,7 @@ from tests.compaction.build import (
     turns,
     whole_turns,
 )
+from tests.requests_sent import parts_of
 
 STRICT = CompactionSettings(keep_recent_tokens=200, offline_fallback=False)
 LENIENT = CompactionSettings(keep_recent_tokens=200)

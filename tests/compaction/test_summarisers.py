@@ -8,8 +8,9 @@ import pytest
 from selfcompact.compaction.summary.request import SummaryRequest
 from selfcompact.compaction.summary.summarisers import ModelSummariser
 from selfcompact.errors import AuthenticationFailed, ModelTimeout
-from selfcompact.models.protocol import ModelRequest, StreamEvent, TextDelta, prompt_text
+from selfcompact.models.protocol import ModelRequest, StreamEvent, TextDelta
 from selfcompact.models.scripted import ScriptedModel
+from tests.requests_sent import prompt_text
 
 ASKED = SummaryRequest("system", "prompt", 500)
 

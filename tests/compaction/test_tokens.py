@@ -13,7 +13,8 @@ from benchmarks.corpus import corpus
 from benchmarks.tokeniser import o200k
 from selfcompact.messages import ImageContent, TextContent, UserMessage
 from selfcompact.text.images import IMAGE_TOKENS, image_size, image_tokens
-from selfcompact.text.tokens import CharsEstimator, ScriptAwareEstimator, media_bytes
+from selfcompact.text.tokens import ScriptAwareEstimator, media_bytes
+from tests.chars_estimator import CharsEstimator
 from tests.compaction.build import answered, called
 
 ESTIMATOR = ScriptAwareEstimator()

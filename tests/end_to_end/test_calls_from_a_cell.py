@@ -73,7 +73,7 @@ async def test_instructions_reach_the_summary_and_stay_on_the_record(opened: Ope
 async def test_a_wrong_argument_is_a_type_error_in_the_kernel(opened: OpenSession) -> None:
     async with opened([*fill(), sc.cell("await compact.run(3)"), sc.say("ok")]) as session:
         result = await session.prompt("go")
-        assert session.kernel.bridge.stats.received == 0
+        assert session.kernel.bridge_stats.received == 0
     assert "TypeError" in outputs(result)[-1]
     assert "int" in outputs(result)[-1]
     assert result.compactions == ()
@@ -108,7 +108,7 @@ async def test_run_without_await_or_under_asyncio_run_says_how_to_call_it(opened
     ]
     async with opened(steps) as session:
         result = await session.prompt("go")
-        assert session.kernel.bridge.stats.received == 0
+        assert session.kernel.bridge_stats.received == 0
     unawaited, asyncio_run, dropped = outputs(result)[-3:]
     assert "await compact.run(" in unawaited
     assert "await compact.run(" in asyncio_run

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import selfcompact as sc
-from selfcompact.compaction.summary.request import parts_of
-from selfcompact.models.protocol import ModelRequest, prompt_text
+from selfcompact.models.protocol import ModelRequest
+from tests.requests_sent import parts_of, prompt_text
 from tests.session.memory_kernel import SUMMARY
 
 from .conftest import OpenSession

@@ -28,7 +28,7 @@ async def test_instructions_that_are_no_text_are_a_type_error_and_nothing_is_sen
             assert (result.status, result.error_name) == ("error", "TypeError")
             assert f"as a str, not {kind}" in (result.error_value or "")
         assert host.asked == []
-        assert kernel.bridge.stats.received == 0
+        assert kernel.bridge_stats.received == 0
 
 
 async def test_a_call_without_await_says_what_to_write_and_sends_nothing(opened: OpenKernel, host: Host) -> None:
@@ -47,7 +47,7 @@ async def test_a_call_without_await_says_what_to_write_and_sends_nothing(opened:
             assert result.text.count(AWAIT) == 1 or "asyncio" in code or "f()" in code, result.text
         assert AWAIT.replace("run", "status") in (await kernel.execute("compact.status()")).text
         assert (await kernel.execute("1")).text == "1"
-        assert (host.asked, kernel.bridge.stats.received) == ([], 0)
+        assert (host.asked, kernel.bridge_stats.received) == ([], 0)
 
 
 async def test_a_call_that_was_forgotten_can_still_be_awaited_once(opened: OpenKernel, host: Host) -> None:
@@ -170,4 +170,4 @@ stop.set(); thread.join()
     async with opened() as kernel:
         result = await kernel.execute(code, timeout_s=50)
         assert result.text.rstrip().endswith("(200, True)"), result.text[-300:]
-        assert kernel.bridge.stats.answered == 200
+        assert kernel.bridge_stats.answered == 200

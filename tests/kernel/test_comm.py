@@ -112,7 +112,7 @@ async def test_an_interrupt_cancels_the_handler_behind_a_comm(opened: OpenKernel
 async def test_no_host_on_the_other_side_is_a_time_out_and_no_hang(opened: OpenKernel) -> None:
     async with opened() as kernel:
         result = await kernel.execute(
-            f"{NO_BRIDGE}\nfrom host_bridge.kernel import comm\ncomm.TARGET = 'nobody'\n"
+            f"{NO_BRIDGE}\nfrom host_bridge.kernel import comm\ncomm.COMM_TARGET = 'nobody'\n"
             "await comm.comm_request('compact.status', {}, 0.3)"
         )
         assert result.error_name == "BridgeTimeout"

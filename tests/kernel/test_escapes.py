@@ -292,11 +292,11 @@ slowest < 1.0
     async with opened() as first, opened() as second, anyio.create_task_group() as tasks:
         tasks.start_soon(first.execute, flood)
         with anyio.fail_after(10):
-            while first.bridge.stats.bad_signature < 10:
+            while first.bridge_stats.bad_signature < 10:
                 await anyio.sleep(0.01)
         result = await second.execute(asking)
         assert result.text == "True", result.text
-        assert second.bridge.stats.bad_signature == second.bridge.stats.unknown_type == 0
+        assert second.bridge_stats.bad_signature == second.bridge_stats.unknown_type == 0
 
 
 async def test_a_forged_message_changes_nothing(opened: OpenKernel, host: Host) -> None:
@@ -324,6 +324,6 @@ socket = zmq.Context.instance().socket(zmq.DEALER); socket.connect(address.endpo
         assert kernel._current is not None
         assert kernel._current.channels.dropped >= 3
         with anyio.fail_after(5):
-            while kernel.bridge.stats.bad_signature < 1:
+            while kernel.bridge_stats.bad_signature < 1:
                 await anyio.sleep(0.01)
     assert host.asked == []

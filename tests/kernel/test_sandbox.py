@@ -142,8 +142,8 @@ async def test_another_kernels_bridge_and_sockets_cannot_be_reached(opened: Open
             "await requests.host_request('compact.status', {}, timeout_s=0.3)"
         )
         assert forged.error_name == "BridgeTimeout"
-        assert first.bridge.stats.bad_signature >= 1
-        assert second.bridge.stats.bad_signature == 0
+        assert first.bridge_stats.bad_signature >= 1
+        assert second.bridge_stats.bad_signature == 0
 
 
 def scene(**change: Any) -> Scene:

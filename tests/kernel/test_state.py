@@ -10,9 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
+from agent_kernel import MAX_NAMES
 from selfcompact.kernel import Kernel
 from selfcompact.kernel.snapshot import TOTAL_BYTES, copy_out, report_from
-from selfcompact.kernel.state import MAX_NAMES, StateManifest, manifest_from
+from selfcompact.kernel.state import StateManifest, manifest_from
 
 from .conftest import KERNEL_PYTHON, OpenKernel
 

@@ -25,6 +25,7 @@ from selfcompact.errors import SessionFileError
 from selfcompact.log import lines as lines_module
 from selfcompact.log import live_path, read_header, read_live, read_session
 from selfcompact.log.lines import encode_line, line_number, lines_backward, lines_forward
+from selfcompact.log.reading import model_in_force
 from selfcompact.messages import user
 
 AT = "2026-01-02T03:04:05.678Z"
@@ -170,10 +171,10 @@ def test_the_model_in_force_is_known_also_when_its_change_was_summarised(tmp_pat
         details={"selfcompact": {"model": "anthropic:claude"}},
     )
     write(path, [change, say(0, "m"), say(1, "e0")])
-    assert read_live(path).model == "anthropic:claude"
+    assert model_in_force(read_live(path).entries) == "anthropic:claude"
     write(path, [change, say(0, "m"), say(1, "e0"), compaction])
     assert [entry.id for entry in read_live(path).entries] == ["e1", "c"]
-    assert read_live(path).model == "anthropic:claude"
+    assert model_in_force(read_live(path).entries) == "anthropic:claude"
 
 
 def test_an_entry_that_is_not_there_cannot_be_a_leaf(tmp_path: Path) -> None:

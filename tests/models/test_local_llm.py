@@ -25,11 +25,12 @@ from selfcompact.compaction.summary.summarise import summarise
 from selfcompact.compaction.summary.summarisers import ModelSummariser
 from selfcompact.errors import ContextOverflow
 from selfcompact.messages import text_of, user
-from selfcompact.models.protocol import ModelRequest, complete
+from selfcompact.models.protocol import ModelRequest
 from selfcompact.models.registry import make_model
 from selfcompact.models.window import server_window
 from selfcompact.settings.compaction import CompactionSettings
 from tests.compaction.build import logged, said, turns
+from tests.requests_sent import complete
 
 WINDOW = 4_096
 START_S = 120.0

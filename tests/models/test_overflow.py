@@ -21,7 +21,7 @@ from selfcompact.errors import (
     RateLimited,
     Refused,
 )
-from selfcompact.models.overflow import UNMISTAKABLE, meaning_of, silently_overflowed
+from selfcompact.models.failures import UNMISTAKABLE, meaning_of, silently_overflowed
 from selfcompact.models.providers import error_of
 
 ROWS: list[dict[str, Any]] = json.loads(

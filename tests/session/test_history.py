@@ -21,13 +21,7 @@ from selfcompact.messages import (
     blocks,
     text_of,
 )
-from selfcompact.session.history import (
-    UNKNOWN_OUTCOME,
-    build_history,
-    merge_adjacent_users,
-    repaired,
-    validate_history,
-)
+from selfcompact.session.history import UNKNOWN_OUTCOME, build_history, repaired, validate_history
 from tests.compaction.build import answered, called, logged, resulted, rounds, said, turns
 
 
@@ -125,14 +119,6 @@ def test_shell_runs_custom_messages_and_left_branches_reach_the_model_as_the_hos
     assert ["ls" in texts[0], "a note" in texts[1], "went nowhere" in texts[2]] == [True, True, True]
     assert not any("secret" in text for text in texts)
     assert all(isinstance(m, UserMessage) and m.synthetic for m in history[1:])
-
-
-def test_neighbouring_user_messages_can_be_merged_for_strict_providers() -> None:
-    merged = merge_adjacent_users([said("a", synthetic=True), said("b"), answered("c"), said("d")])
-    assert [message.role for message in merged] == ["user", "assistant", "user"]
-    assert text_of(merged[0]) == "a\nb"
-    assert isinstance(merged[0], UserMessage)
-    assert not merged[0].synthetic
 
 
 def test_the_validator_names_what_is_wrong() -> None:

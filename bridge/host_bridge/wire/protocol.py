@@ -60,13 +60,24 @@ class ErrorCode:
     BAD_VERSION = "bad_version"
     BUSY = "busy"
     CANCELLED = "cancelled"
-    CLOSED = "closed"
-    DUPLICATE = "duplicate"
     HANDLER_FAILED = "handler_failed"
     STALE_GENERATION = "stale_generation"
     TIMEOUT = "timeout"
     TOO_LARGE = "too_large"
     UNKNOWN_TYPE = "unknown_type"
+
+
+COMM_TARGET = "host.request"
+"""The target under which requests travel by comm, where there is no bridge socket."""
+
+
+class CompactType:
+    """The requests of the compact skill, by the type they travel under."""
+
+    STATUS = "compact.status"
+    RUN = "compact.run"
+    RECALL = "compact.recall"
+    ENTRY = "compact.entry"
 
 
 @dataclass(frozen=True)

@@ -97,9 +97,9 @@ class Kernel:
         return self._current.pid if self._current is not None and self._current.usable else None
 
     @property
-    def bridge(self) -> BridgeView:
+    def bridge_stats(self) -> BridgeStats:
         """The bridge of the present generation."""
-        return BridgeView(self._current.stats if self._current else BridgeStats())
+        return self._current.stats if self._current else BridgeStats()
 
     @property
     def sandbox(self) -> SandboxInfo:
@@ -318,13 +318,6 @@ class Kernel:
 
 def _joined(*notes: str | None) -> str | None:
     return " ".join(text for text in notes if text) or None
-
-
-@dataclass(frozen=True)
-class BridgeView:
-    """What can be seen of a kernel's bridge from outside."""
-
-    stats: BridgeStats
 
 
 @asynccontextmanager

@@ -20,15 +20,14 @@ from selfcompact.entries import (
     FORMAT_VERSION,
     CompactionEntry,
     Entry,
-    LabelEntry,
     ModelChangeEntry,
     SessionHeader,
     SessionInfoEntry,
-    ThinkingLevelChangeEntry,
     decode_entry,
 )
 from selfcompact.errors import SessionFileError
 from selfcompact.log.blobs import with_blobs
+from selfcompact.log.chain import LiveEnd, ancestors
 from selfcompact.log.lines import line_number, lines_backward, lines_forward
 
 _ID = re.compile(rb'"id":\s?"([^"\\]+)"')
@@ -40,16 +39,13 @@ class LiveLog:
     """The live end of a session file.
 
     `entries` is the live path, oldest first. `damage` are sentences about lines that could not be read; they stay in
-    the file and are passed over. `leaf_id` is where the next entry goes on. `model` and `thinking_level` are the
-    settings in force (the model as `provider:name`), as far as the live path or its compaction tells.
+    the file and are passed over. `leaf_id` is where the next entry goes on.
     """
 
     header: SessionHeader
     entries: Sequence[Entry]
     leaf_id: str | None
     damage: tuple[str, ...] = ()
-    model: str | None = None
-    thinking_level: str | None = None
     bytes_read: int = 0
 
 
@@ -110,7 +106,7 @@ class _Walk:
     found: list[Entry] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)
     wanted: str | None = None
-    first_kept: str | None = None
+    end: LiveEnd = field(default_factory=LiveEnd)
     lowest: int = 0
 
     def live(self) -> LiveLog:
@@ -126,10 +122,6 @@ class _Walk:
             entries=self.found,
             leaf_id=self.found[-1].id if self.found else None,
             damage=tuple(reversed(self.damage)),
-            model=model_in_force(self.found),
-            thinking_level=next(
-                (e.thinking_level for e in reversed(self.found) if isinstance(e, ThinkingLevelChangeEntry)), None
-            ),
             bytes_read=size - self.lowest,
         )
 
@@ -170,12 +162,8 @@ class _Walk:
     def _take(self, entry: Entry) -> bool:
         """Add an entry to the path; whether the path is complete."""
         self.found.append(entry)
-        if entry.id == self.first_kept:
-            return True
-        if self.first_kept is None and isinstance(entry, CompactionEntry):
-            self.first_kept = entry.first_kept_entry_id
         self.wanted = entry.parent_id
-        return entry.parent_id is None
+        return self.end.is_at(entry)
 
     def _decode(self, offset: int, line: bytes, *, report: bool) -> Entry | None:
         try:
@@ -268,27 +256,17 @@ def session_name(path: Path) -> str | None:
 def live_path(entries: Sequence[Entry], leaf_id: str | None = None) -> list[Entry]:
     """The live path of entries that are all at hand, oldest first: as `read_live` finds it in a file."""
     by_id = {entry.id: entry for entry in entries}
-    entry = by_id.get(leaf_id) if leaf_id is not None else (entries[-1] if entries else None)
+    leaf = leaf_id if leaf_id is not None else (entries[-1].id if entries else None)
     path: list[Entry] = []
-    first_kept: str | None = None
-    while entry is not None:
-        path.append(entry)
-        if entry.id == first_kept:
+    end = LiveEnd()
+
+    def parent_of(entry_id: str) -> str | None:
+        parent = by_id[entry_id].parent_id
+        return parent if parent in by_id else None
+
+    for entry_id in ancestors(leaf if leaf in by_id else None, parent_of):
+        path.append(by_id[entry_id])
+        if end.is_at(by_id[entry_id]):
             break
-        if first_kept is None and isinstance(entry, CompactionEntry):
-            first_kept = entry.first_kept_entry_id
-        entry = by_id.get(entry.parent_id) if entry.parent_id is not None else None
     path.reverse()
     return path
-
-
-def labels_of(entries: Iterator[Entry]) -> dict[str, str]:
-    """The labels in force, by the entry they name."""
-    labels: dict[str, str] = {}
-    for entry in entries:
-        if isinstance(entry, LabelEntry):
-            if entry.label:
-                labels[entry.target_id] = entry.label
-            else:
-                labels.pop(entry.target_id, None)
-    return labels

@@ -9,16 +9,13 @@ from typing import Protocol
 import anyio.to_thread
 
 from host_bridge.host.server import Dispatcher
+from host_bridge.wire.protocol import CompactType
 from selfcompact.codec import Json
 from selfcompact.events import AgentCallableChanged, CompactionScheduled, RequestDropped
 from selfcompact.log.search import Archive, searchable
 from selfcompact.log.tree import kind_of
 from selfcompact.session.requests import (
-    ENTRY,
-    RECALL,
-    RUN,
     SCHEDULED_NOTE,
-    STATUS,
     EntryPayload,
     PendingRequest,
     RecallPayload,
@@ -73,8 +70,8 @@ class SkillEnd:
         self._enabled = False
         self.turn: int | None = None
         # Reading what was said is not gated: summaries and cut messages name entries, and no pointer may lead nowhere.
-        dispatcher.register(RECALL, RecallPayload, self._on_recall, timeout_s=ARCHIVE_TIMEOUT_S)
-        dispatcher.register(ENTRY, EntryPayload, self._on_entry, timeout_s=ARCHIVE_TIMEOUT_S)
+        dispatcher.register(CompactType.RECALL, RecallPayload, self._on_recall, timeout_s=ARCHIVE_TIMEOUT_S)
+        dispatcher.register(CompactType.ENTRY, EntryPayload, self._on_entry, timeout_s=ARCHIVE_TIMEOUT_S)
 
     def serve(self, host: SkillHost) -> None:
         """Ask this session from now on; no cell runs before."""
@@ -91,10 +88,10 @@ class SkillEnd:
             return False
         self._enabled = enabled
         if enabled:
-            self._dispatcher.register(STATUS, StatusPayload, self._on_status, timeout_s=HANDLER_TIMEOUT_S)
-            self._dispatcher.register(RUN, RunPayload, self._on_run, timeout_s=HANDLER_TIMEOUT_S)
+            self._dispatcher.register(CompactType.STATUS, StatusPayload, self._on_status, timeout_s=HANDLER_TIMEOUT_S)
+            self._dispatcher.register(CompactType.RUN, RunPayload, self._on_run, timeout_s=HANDLER_TIMEOUT_S)
         else:
-            for request_type in (STATUS, RUN):
+            for request_type in (CompactType.STATUS, CompactType.RUN):
                 self._dispatcher.unregister(request_type)
             self.drop("the operator switched the compact skill off")
         self._hub.emit(AgentCallableChanged(enabled=enabled))

@@ -27,9 +27,6 @@ from selfcompact.messages import (
 )
 from selfcompact.text.images import image_tokens
 
-IMAGE_CHARS = 4_800
-"""What an image counts in characters where characters are the unit; the session family's own figure."""
-
 MESSAGE_TOKENS = 4
 """Role and separators around each message, as the chat formats add them."""
 
@@ -47,20 +44,6 @@ class Estimator(Protocol):
 
     def message(self, message: Message) -> int:
         """Tokens that a message adds to a request."""
-
-
-class CharsEstimator:
-    """Characters divided by four, rounded up, per message: the rule of the session family's own programs."""
-
-    def text(self, text: str) -> int:
-        """A quarter of the characters, rounded up."""
-        return math.ceil(len(text) / 4)
-
-    def message(self, message: Message) -> int:
-        """A quarter of the characters of everything in the message, rounded up once."""
-        if isinstance(message, BashExecutionMessage):
-            return math.ceil((len(message.command) + len(message.output)) / 4)
-        return math.ceil(sum(_chars(block) for block in blocks(message)) / 4)
 
 
 class ScriptAwareEstimator:
@@ -104,18 +87,6 @@ def compact_json(value: Json) -> str:
 def media_bytes(message: Message) -> int:
     """Bytes of base64 that the message's images put into a request; the second budget beside tokens."""
     return sum(len(block.data) for block in blocks(message) if isinstance(block, ImageContent))
-
-
-def _chars(block: Content) -> int:
-    if isinstance(block, TextContent):
-        return len(block.text)
-    if isinstance(block, ThinkingContent):
-        return len(block.thinking)
-    if isinstance(block, ToolCall):
-        return len(block.name) + len(compact_json(block.arguments))
-    if isinstance(block, ImageContent):
-        return IMAGE_CHARS
-    return 0
 
 
 _UPPER = "A-Z\u00c0-\u00d6\u00d8-\u00de"

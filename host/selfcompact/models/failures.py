@@ -11,6 +11,16 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from selfcompact.errors import (
+    AuthenticationFailed,
+    ContextOverflow,
+    ModelError,
+    PermissionDenied,
+    ProviderUnavailable,
+    RateLimited,
+    Refused,
+)
+
 Meaning = Literal[
     "overflow", "rate_limit", "quota", "authentication", "permission", "refused", "unavailable", "not_found", "unknown"
 ]
@@ -96,6 +106,31 @@ def meaning_of(status: int | None, body: str) -> Meaning:
         if pattern.search(text):
             return rule.meaning
     return "unknown"
+
+
+def error_for(
+    status: int | None, said: str, *, body: str | None = None, retry_after_s: float | None = None
+) -> ModelError:
+    """The typed error for an answer. `said` is what to quote of it.
+
+    The meaning is read from `body` when there is more than what is quoted; an empty one leaves it to the status.
+    """
+    match meaning_of(status, said if body is None else body):
+        case "overflow":
+            return ContextOverflow(said, status=status)
+        case "rate_limit":
+            return RateLimited(said, status=status, retry_after_s=retry_after_s)
+        case "authentication":
+            return AuthenticationFailed(said, status=status)
+        case "permission" | "quota":
+            return PermissionDenied(said, status=status)
+        case "refused":
+            return Refused(said, status=status)
+        case "unavailable":
+            return ProviderUnavailable(said, status=status)
+        case _:
+            is_down = status is not None and status >= 500
+            return ProviderUnavailable(said, status=status) if is_down else ModelError(said, status=status)
 
 
 def _says_so_by_code(text: str) -> bool:
