@@ -38,7 +38,7 @@ def test_the_exported_packages_import_without_the_host(tmp_path: Path) -> None:
 
 def test_an_existing_folder_is_never_overwritten(tmp_path: Path) -> None:
     export_skill(tmp_path)
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         export_skill(tmp_path)
 
 

@@ -89,7 +89,7 @@ class Record:
         """Read one JSON object.
 
         Raises:
-            DecodeError: `data` is no object, a required key is missing, or a value has the wrong type.
+            DecodeError: `data` is not an object, a required key is missing, or a value has the wrong type.
         """
         if not isinstance(data, dict):
             raise DecodeError(f"{cls.__name__} should be an object, not {type(data).__name__}")

@@ -188,7 +188,7 @@ def decode_entry(data: Json) -> Entry:
     """Read an entry by its `type`; a type that we do not know becomes an `UnknownEntry`.
 
     Raises:
-        DecodeError: it is no object, has no type, or lacks what its type demands.
+        DecodeError: it is not an object, has no type, or lacks what its type demands.
     """
     if not isinstance(data, dict) or not isinstance(data.get("type"), str):
         raise DecodeError("an entry should be an object with a type")

@@ -77,7 +77,7 @@ class ScriptError(UsageError):
 
 
 class WorkspaceError(UsageError):
-    """The workspace is missing, is no directory, or may not be used."""
+    """The workspace is missing, is not a directory, or may not be used."""
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path, self.problem = path, problem

@@ -221,7 +221,7 @@ def decode_message(data: Json) -> Message:
     """Read a message by its `role`.
 
     Raises:
-        DecodeError: it is no object, has no role, or lacks what its role demands.
+        DecodeError: it is not an object, has no role, or lacks what its role demands.
     """
     if not isinstance(data, dict) or not isinstance(data.get("role"), str):
         raise DecodeError("a message should be an object with a role")

@@ -78,11 +78,11 @@ def export_skill(target: Path) -> Path:
     Hosts of Python-backed skills install this form. Returns the folder.
 
     Raises:
-        UsageError: the folder is there already and is not empty, or cannot be written.
+        UsageError: the folder already exists and is not empty, or cannot be written.
     """
     folder = target / SKILL_NAME
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} is there already; remove it, or name another directory")
+        raise UsageError(f"{folder} already exists; remove it, or name another directory")
     try:
         (folder / "src").mkdir(parents=True, exist_ok=True)
         (folder / "SKILL.md").write_text(skill_text(), encoding="utf-8")

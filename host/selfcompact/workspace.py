@@ -11,7 +11,7 @@ def checked_workspace(workspace: Path) -> Path:
     """The workspace as an absolute path without links.
 
     Raises:
-        WorkspaceError: it does not exist or is no directory.
+        WorkspaceError: it does not exist or is not a directory.
     """
     if not workspace.exists():
         raise WorkspaceError(workspace, "does not exist; make it, or name another one")

@@ -39,7 +39,7 @@ def recall(query: str, limit: int = 5) -> Coroutine[Any, Any, list[Recalled]]:
     `timestamp`, `excerpt`; empty when nothing matches. `compact.entry(entry_id)` gives the whole.
 
     Raises:
-        TypeError: the query is no text, or the limit no number; nothing was sent.
+        TypeError: the query is not a str, or the limit not an int; nothing was sent.
         BridgeUnavailable: no host answers.
     """
     __tracebackhide__ = True  # a traceback ends in the cell that made the mistake
@@ -59,7 +59,7 @@ def entry(entry_id: str) -> Coroutine[Any, Any, ArchivedEntry]:
     """One message of this session, whole: `await compact.entry(hits[0]["entry_id"])`.
 
     Raises:
-        TypeError: the id is no text; nothing was sent.
+        TypeError: the id is not a str; nothing was sent.
         LookupError: there is no such entry in this session.
         BridgeUnavailable: no host answers.
     """

@@ -77,7 +77,7 @@ def run(instructions: str | None = None) -> Coroutine[Any, Any, RunResult]:
     the same turn replaces the instructions of the first. Variables and files are not touched.
 
     Raises:
-        TypeError: the instructions are no text; nothing was sent.
+        TypeError: the instructions are not a str; nothing was sent.
         BridgeUnavailable: no host answers.
         RuntimeError: the operator switched this skill off.
     """
@@ -88,7 +88,7 @@ def run(instructions: str | None = None) -> Coroutine[Any, Any, RunResult]:
         )
     payload: dict[str, Any] = {}
     if instructions is not None:
-        # Half of a surrogate pair is no text that could be sent on; the rest of the instructions still is.
+        # Half of a surrogate pair cannot be sent on; the rest of the instructions still is.
         payload["instructions"] = instructions.encode("utf-8", "replace").decode("utf-8")
 
     async def ask() -> RunResult:

@@ -191,7 +191,7 @@ async def test_a_payload_of_the_wrong_shape_is_refused_by_name(serve: Serve, dis
 
 
 class Circle:
-    """Something that is no JSON."""
+    """Something that is not JSON."""
 
 
 @pytest.mark.parametrize(

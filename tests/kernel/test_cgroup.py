@@ -62,12 +62,12 @@ def can_be_limited(controller: str) -> bool:
     return False
 
 
-async def test_what_is_told_to_be_limited_together_is_limited_and_the_rest_cannot_be(opened: OpenKernel) -> None:
+async def test_what_is_told_to_be_cgroup_limits_is_limited_and_the_rest_cannot_be(opened: OpenKernel) -> None:
     wanted = {"memory": str(700 * MIB), "pids": "200"}
     async with opened({"memory": "700MiB", "processes": 200}) as kernel:
         assert kernel.pid is not None
         for controller, limit in wanted.items():
-            if controller in kernel.limited_together:
+            if controller in kernel.cgroup_limits:
                 assert limit_of(kernel.pid, controller) == limit
             else:
                 assert not can_be_limited(controller)
@@ -108,7 +108,7 @@ async def test_the_limits_and_the_sandbox_are_written_into_its_group(
 ) -> None:
     wanted = {"memory": str(700 * MIB), "pids": "200"}
     async with opened({"memory": "700MiB", "processes": 200}) as kernel:
-        assert kernel.limited_together == {"memory", "pids"}
+        assert kernel.cgroup_limits == {"memory", "pids"}
         sandbox = parent_of(kernel.pid)
         for controller, limit in wanted.items():
             group = made_in(stand_in[controller])
@@ -116,7 +116,7 @@ async def test_the_limits_and_the_sandbox_are_written_into_its_group(
             assert (group / name).read_text() == limit
             assert (group / "cgroup.procs").read_text() == sandbox  # the parent of the kernel: its first process
     async with opened({"memory": None, "processes": None}) as kernel:
-        assert kernel.limited_together == frozenset()
+        assert kernel.cgroup_limits == frozenset()
 
 
 @pytest.mark.parametrize("stand_in", ["version 2"], indirect=True)

@@ -16,7 +16,7 @@ import pytest
 
 import selfcompact as sc
 from selfcompact.errors import WorkspaceError
-from selfcompact.sandbox.protected_dirs import SettingsKept
+from selfcompact.sandbox.protected_dirs import ProtectedDirs
 from selfcompact.session.open import new_session_file
 from selfcompact.settings.load import PROJECT_FILE, load_settings, user_settings_file
 
@@ -174,14 +174,14 @@ print(attempt(lambda: open(".selfcompact/settings.json", "w").write({attack!r}))
 
 async def test_the_folder_of_settings_stays_while_any_sandbox_needs_it(workspace: Path) -> None:
     policy = sc.Settings().sandbox
-    first, second = SettingsKept(workspace, policy), SettingsKept(workspace, policy)
+    first, second = ProtectedDirs(workspace, policy), ProtectedDirs(workspace, policy)
     first.close()
     assert (workspace / ".selfcompact").is_dir()
     second.close()
     assert not (workspace / ".selfcompact").exists()
     (workspace / ".selfcompact").symlink_to("elsewhere")
     with pytest.raises(WorkspaceError, match="settings"):
-        SettingsKept(workspace, policy)
+        ProtectedDirs(workspace, policy)
 
 
 def test_the_file_of_another_program_in_the_workspace_runs_nothing_and_sends_nothing(workspace: Path) -> None:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from selfcompact.kernel import KernelSettings, SandboxPolicy
 from selfcompact.kernel.probe import judge, probe_sandbox
-from selfcompact.sandbox.mounts import INSIDE, Scene, bwrap_argv, mounts
+from selfcompact.sandbox.mounts import INSIDE, HostFacts, bwrap_argv, mounts
 from selfcompact.sandbox.seccomp import X86_64, seccomp_filter
 
 from .conftest import KERNEL_PYTHON, OpenKernel
@@ -146,7 +146,7 @@ async def test_another_kernels_bridge_and_sockets_cannot_be_reached(opened: Open
         assert second.bridge_stats.bad_signature == 0
 
 
-def scene(**change: Any) -> Scene:
+def scene(**change: Any) -> HostFacts:
     values: dict[str, Any] = {
         "workspace": Path("/home/u/project"),
         "needs": (Path("/home/u/.pyenv/versions/3"), Path("/home/u/project/.venv"), Path("/usr/lib/python3")),
@@ -158,7 +158,7 @@ def scene(**change: Any) -> Scene:
         "uid": 1000,
         "gid": 1000,
     }
-    return Scene(**{**values, **change})
+    return HostFacts(**{**values, **change})
 
 
 def test_parents_are_mounted_before_what_lies_in_them() -> None:

@@ -103,7 +103,7 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_no_session_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
-    with pytest.raises(SessionFileError, match=r"notes\.txt, line 1: is no session header"):
+    with pytest.raises(SessionFileError, match=r"notes\.txt, line 1: is not a session header"):
         SessionLog.open(path, cwd=tmp_path)
     assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]

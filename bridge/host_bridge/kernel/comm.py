@@ -64,7 +64,7 @@ class _Call:
 
     def __enter__(self) -> _Call:
         if self._kernel is None:
-            raise BridgeUnavailable("this process is no IPython kernel")
+            raise BridgeUnavailable("this process is not an IPython kernel")
         _install(self._kernel)
         _waiting[self._id] = self.future  # before it is opened: the answer may come at once
         try:

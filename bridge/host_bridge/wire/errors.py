@@ -5,7 +5,7 @@ BridgeError
 ├── BridgeUnavailable      no host answers: none was named, none listens, or it went away
 │   └── BridgeTimeout      a host may be there, but its answer did not come in time
 ├── HostRequestError       the host answered with an error; `code` says which
-├── FrameError             bytes that are no valid frame, or a value that does not fit into one
+├── FrameError             bytes that are not a valid frame, or a value that does not fit into one
 └── BadSignature           a frame that was not signed with this kernel's key
 ```
 
@@ -44,7 +44,7 @@ class HostRequestError(BridgeError):
 
 
 class FrameError(BridgeError):
-    """Bytes that are no valid frame, or a value that does not fit into one.
+    """Bytes that are not a valid frame, or a value that does not fit into one.
 
     `code` is the error code that a host answers with; `request_id` names the request when that much could be read.
     """

@@ -193,7 +193,7 @@ def unpack_request(key: bytes, frame: bytes) -> Request:
 
     Raises:
         BadSignature: it was not signed with `key`.
-        FrameError: it was, and still is no request; `code` and `request_id` say what to answer.
+        FrameError: it was, and still is not a request; `code` and `request_id` say what to answer.
     """
     body = _unpack(key, frame)
     request_id, generation = _head(body)
@@ -210,7 +210,7 @@ def unpack_answer(key: bytes, frame: bytes) -> Answer:
 
     Raises:
         BadSignature: it was not signed with `key`.
-        FrameError: it was, and still is no answer.
+        FrameError: it was, and still is not an answer.
     """
     body = _unpack(key, frame)
     request_id, generation = _head(body)

@@ -68,7 +68,7 @@ def compact(
     if offline and model is not None:
         raise UsageError("--offline and --model exclude each other; choose one")
     if output is not None and output.exists():
-        raise SessionFileError(output, "is there already; name another file")
+        raise SessionFileError(output, "already exists; name another file")
     loaded = load_settings(Path()).settings
     wished = {"style": style, "keep_recent_tokens": keep_recent}
     changes = {key: value for key, value in wished.items() if value is not None}

@@ -118,7 +118,7 @@ def search(file: Path, query: str, limit: int, as_json: bool) -> None:
 
 @contextmanager
 def _progress(file: Path) -> Iterator[Callable[[int], None] | None]:
-    """A progress bar on standard error for a large file; a function that hears offsets, or None."""
+    """A progress bar on standard error for a large file; a callback for offsets, or None."""
     size = file.stat().st_size if file.exists() else 0
     if size < LARGE_BYTES:
         yield None

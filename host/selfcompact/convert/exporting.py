@@ -46,7 +46,7 @@ def export_session(path: Path, form: str, *, whole: bool = False) -> Export:
     """A session file in another form, one of `FORMS`.
 
     Raises:
-        SessionFileError: the file cannot be read or is no session of our version.
+        SessionFileError: the file cannot be read or is not a session file of our version.
         KeyError: there is no such form.
     """
     if form == "pi":

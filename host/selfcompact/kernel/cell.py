@@ -61,7 +61,7 @@ class Cell:
         self.wake.set()
 
     def stop(self) -> None:
-        """Ask whoever runs this cell to interrupt it."""
+        """Ask for this cell to be interrupted."""
         self.asked_to_stop = True
         self.wake.set()
 

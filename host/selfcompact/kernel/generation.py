@@ -74,13 +74,13 @@ class Generation:
         stats: BridgeStats,
         directories: tuple[Path, Path],
         out_of_memory: Callable[[], bool],
-        together: frozenset[str],
+        cgroup_limits: frozenset[str],
     ) -> None:
         self.number, self.process, self.channels, self.stats = number, process, channels, stats
         self._directories = directories
         self.out_of_memory = out_of_memory
-        self.together = together
-        """What a control group limits for all processes together: `pids`, `memory`, both or none."""
+        self.cgroup_limits = cgroup_limits
+        """What a control group limits for all processes cgroup_limits: `pids`, `memory`, both or none."""
         self.pid = process.pid
         self.stop, self.dead, self.closed = anyio.Event(), anyio.Event(), anyio.Event()
         self.death: KernelDied | None = None
@@ -216,7 +216,7 @@ class _Start:
             self._server.stats,
             directories,
             provisioner.out_of_memory,
-            provisioner.together,
+            provisioner.cgroup_limits,
         )
 
     def failed(self, problem: str) -> KernelStartError:

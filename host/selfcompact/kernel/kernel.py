@@ -107,9 +107,9 @@ class Kernel:
         return self._sandbox
 
     @property
-    def limited_together(self) -> frozenset[str]:
+    def cgroup_limits(self) -> frozenset[str]:
         """What is limited for all processes of the sandbox together: `pids`, `memory`, both or none."""
-        return self._current.together if self._current is not None else frozenset()
+        return self._current.cgroup_limits if self._current is not None else frozenset()
 
     @property
     def busy(self) -> bool:
@@ -330,7 +330,7 @@ async def open_kernel(
 
     Raises:
         SandboxUnavailable, KernelStartError: no kernel could be had; nothing is left behind.
-        WorkspaceError: the workspace is no directory that can be used.
+        WorkspaceError: the workspace is not a directory that can be used.
     """
     workspace = _usable(workspace, policy)
     sandbox = _describe(policy)
@@ -359,7 +359,7 @@ async def open_kernel(
 def _usable(workspace: Path, policy: SandboxPolicy) -> Path:
     path = workspace.expanduser().absolute()
     if not path.is_dir():
-        raise WorkspaceError(path, "it is no directory; create it, or name another one")
+        raise WorkspaceError(path, "it is not a directory; create it, or name another one")
     path = path.resolve()
     mode = os.R_OK | os.X_OK | (os.W_OK if policy.workspace == "read-write" else 0)
     if not os.access(path, mode):

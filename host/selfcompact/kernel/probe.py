@@ -115,7 +115,7 @@ async def probe_sandbox(settings: KernelSettings, policy: SandboxPolicy, *, work
         return (ProbeRow("sandbox", "there is none: cells run with all your rights", None),)
     with _bait() as given:
         async with open_kernel(settings, policy, workspace=workspace, dispatcher=Dispatcher()) as kernel:
-            together = kernel.limited_together
+            together = kernel.cgroup_limits
             result = await kernel.execute(_CODE.format(given=json.dumps(given)), timeout_s=PROBE_TIMEOUT_S)
     try:
         found = json.loads(result.text)

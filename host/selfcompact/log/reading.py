@@ -53,7 +53,7 @@ def read_header(path: Path) -> SessionHeader:
     """The header of a session file of any version; nothing else is read, nothing is changed.
 
     Raises:
-        SessionFileError: it cannot be read, or its first line is no session header.
+        SessionFileError: it cannot be read, or its first line is not a session header.
     """
     try:
         _, line = next(lines_forward(path), (0, b""))
@@ -62,9 +62,9 @@ def read_header(path: Path) -> SessionHeader:
     try:
         header = SessionHeader.from_json(json.loads(line))
     except (ValueError, DecodeError) as error:
-        raise SessionFileError(path, "is no session header; name a session file", line=1) from error
+        raise SessionFileError(path, "is not a session header; name a session file", line=1) from error
     if header.type != "session":
-        raise SessionFileError(path, "is no session header; name a session file", line=1)
+        raise SessionFileError(path, "is not a session header; name a session file", line=1)
     return header
 
 
@@ -81,7 +81,7 @@ def read_live(path: Path, *, leaf_id: str | None = None) -> LiveLog:
     """Read the live end of a session file, or the one that an earlier entry was the leaf of.
 
     Raises:
-        SessionFileError: it cannot be read, is no session file, is of another version, or has no such entry.
+        SessionFileError: it cannot be read, is not a session file, is of another version, or has no such entry.
     """
     header = read_header(path)
     check_version(path, header)
@@ -190,7 +190,7 @@ def decode_line(path: Path, line: bytes) -> Entry:
     """One line of a session file as an entry, images that are kept beside the file put back.
 
     Raises:
-        DecodeError, ValueError: it is no entry.
+        DecodeError, ValueError: it is not an entry.
     """
     return decode_entry(with_blobs(path, json.loads(line)))
 
@@ -201,10 +201,10 @@ def damage_sentence(path: Path, offset: int, error: Exception) -> str:
 
 
 def stream_entries(path: Path, *, start: int = 0, damage: list[str] | None = None) -> Iterator[tuple[int, Entry]]:
-    """Every entry of a file with its offset, in file order, one at a time; `damage` hears of unreadable lines.
+    """Every entry of a file with its offset, in file order, one at a time; unreadable lines are reported to `damage`.
 
     Raises:
-        SessionFileError: it cannot be read, is no session file, or is of another version.
+        SessionFileError: it cannot be read, is not a session file, or is of another version.
     """
     check_version(path, read_header(path))
     for offset, line in lines_forward(path, start):
@@ -230,7 +230,7 @@ def read_session(path: Path) -> tuple[SessionHeader, list[Entry], list[str]]:
     """A whole file: header, entries in file order, and a sentence for each line that could not be read.
 
     Raises:
-        SessionFileError: it cannot be read, is no session file, or is of another version.
+        SessionFileError: it cannot be read, is not a session file, or is of another version.
     """
     damage: list[str] = []
     return read_header(path), [entry for _, entry in stream_entries(path, damage=damage)], damage

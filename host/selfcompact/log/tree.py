@@ -59,10 +59,10 @@ class SessionTree:
 
 
 def read_tree(path: Path, on_progress: Callable[[int], None] | None = None) -> SessionTree:
-    """Read the tree of a session file. `on_progress` hears the offset reached, now and then.
+    """Read the tree of a session file. `on_progress` is called with the offset reached, now and then.
 
     Raises:
-        SessionFileError: it cannot be read or is no session file of our version.
+        SessionFileError: it cannot be read or is not a session file of our version.
     """
     nodes: dict[str, TreeNode] = {}
     children: dict[str, list[str]] = {}

@@ -56,7 +56,7 @@ class SessionLog:
         """Open a session file, or make one when there is none. `fsync` off leaves storing to the operating system.
 
         Raises:
-            SessionFileError: it cannot be read or written, is no session file, is of a version we do not write, or
+            SessionFileError: it cannot be read or written, is not a session file, is of a version we do not write, or
                 another process has it open.
         """
         try:
@@ -164,7 +164,7 @@ _BEGINNING = b'{"type":"session"'
 
 
 def _set_torn_header_aside(descriptor: int, path: Path) -> None:
-    """A session whose very first write did not end is begun again. Any other file without a header is no session."""
+    """A session whose very first write did not end is begun again. Any other file without a header is not a session."""
     size = os.fstat(descriptor).st_size
     tail = torn_tail(descriptor)
     if size == 0 or len(tail) != size or tail[: len(_BEGINNING)] != _BEGINNING[: len(tail)]:

@@ -158,7 +158,7 @@ class Compactor:
         try:
             self.newest = await self._attempt(order)
             if self.newest.result is not None:
-                await self._tell_hooks(self.newest.result)
+                await self._run_after_hooks(self.newest.result)
         finally:
             # Cancelled before the commit it was interrupted; cancelled in the hooks after it, it is completed.
             self._finish(order, self.newest, will_retry=will_retry and self.newest.completed)
@@ -180,7 +180,7 @@ class Compactor:
                 prepared = Prepared(planned, supplied, ahead=False, waited_s=0)
             else:
                 found = await self._background().finish(
-                    self._conversation.ledger, instructions=order.instructions, on_progress=self._tell_progress
+                    self._conversation.ledger, instructions=order.instructions, on_progress=self._report_progress
                 )
                 if isinstance(found, Skip):
                     return CompactionOutcome(reason, "skipped", message=found.reason)
@@ -203,7 +203,7 @@ class Compactor:
             )
         return self._ahead
 
-    def _tell_progress(self, progress: Progress) -> None:
+    def _report_progress(self, progress: Progress) -> None:
         self._hub.emit(
             CompactionProgress(
                 part=progress.part,
@@ -251,7 +251,7 @@ class Compactor:
         )
         return CompactionOutcome(order.reason, "completed", result=result)
 
-    async def _tell_hooks(self, result: CompactionResult) -> None:
+    async def _run_after_hooks(self, result: CompactionResult) -> None:
         for text in await self._hooks.after(result, self._report):
             self._conversation.add_context(HOOK_CONTEXT, text)
 

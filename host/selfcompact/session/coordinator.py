@@ -74,7 +74,7 @@ class Coordinator:
         return newest
 
     def settle_manual(self, outcome: CompactionOutcome | None) -> None:
-        """Wake whoever waits for a manual compaction; without an outcome they try again themselves."""
+        """Wake the callers of a manual compaction; without an outcome they try again themselves."""
         manual, self._manual = self._manual, None
         if manual is not None:
             manual.settle(outcome)

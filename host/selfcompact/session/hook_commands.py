@@ -78,5 +78,5 @@ async def _run(command: HookCommand, data: Mapping[str, Json]) -> tuple[int, Map
     except ValueError as error:
         raise HookFailed(f"answered something that is not JSON ({error})") from error
     if not isinstance(answer, dict):
-        raise HookFailed("answered JSON that is no object")
+        raise HookFailed("answered JSON that is not an object")
     return done.returncode, answer, complaint

@@ -70,7 +70,7 @@ class Hooks:
     async def before(
         self, preparation: CompactionPreparation, report: Callable[[str], None]
     ) -> Veto | SuppliedSummary | None:
-        """What the hooks decide; None lets the compaction go on. `report` hears of hooks that failed."""
+        """What the hooks decide; None lets the compaction go on. hooks that failed are reported to `report`."""
         for hook in self.before_compact:
             answer = await self._call(partial(hook, preparation), hook, report)
             if isinstance(answer, Veto | SuppliedSummary):

@@ -35,7 +35,7 @@ from selfcompact.session.skill_end import SkillEnd
 from selfcompact.session.state import SessionState
 from selfcompact.session.stream import EventHub
 from selfcompact.session.turn import IPYTHON, TurnRunner
-from selfcompact.session.unwrap import one_error_as_itself
+from selfcompact.session.unwrap import unwrap_group
 from selfcompact.session.writer import SummaryWriter, default_summariser
 from selfcompact.settings.compaction import CompactionSettings, settings_for_window
 from selfcompact.settings.load import LoadedSettings, load_settings
@@ -125,7 +125,7 @@ async def open_session(
     default_summariser(model, fitting)  # a summariser that cannot be used is told before anything opens
     path = Path(session_file) if session_file is not None else new_session_file(folder)
     dispatcher = Dispatcher()
-    with one_error_as_itself(), SessionLog.open(path.absolute(), cwd=folder, fsync=fitting.log.fsync) as log:
+    with unwrap_group(), SessionLog.open(path.absolute(), cwd=folder, fsync=fitting.log.fsync) as log:
         async with (
             model if isinstance(model, AbstractAsyncContextManager) else nullcontext(),
             open_kernel(fitting.kernel, fitting.sandbox, workspace=folder, dispatcher=dispatcher) as kernel,

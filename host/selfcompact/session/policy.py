@@ -102,7 +102,7 @@ class SessionPolicy:
         settings, ledger = self.settings.compaction, self._conversation.ledger
         too_large = exceeds(settings, self._window_ahead(), ledger.estimated_tokens, ledger.media_bytes)
         attempts = self._conversation.attempts.history()
-        self._tell_disarmed(attempts)
+        self._report_disarmed(attempts)
         return boundary(
             BoundaryFacts(
                 pending=self._slot.pending,
@@ -170,7 +170,7 @@ class SessionPolicy:
         ahead = self.next_model.context_window if self.next_model else None
         return self.settings.context_window or ahead or self._turns.model.context_window
 
-    def _tell_disarmed(self, attempts: AttemptHistory) -> None:
+    def _report_disarmed(self, attempts: AttemptHistory) -> None:
         if attempts.disarmed_until is None:
             self._told_disarmed = False
         elif not self._told_disarmed:

@@ -141,10 +141,10 @@ class Run:
             self.messages.extend(results)
         finally:
             self.host.skill.turn = None
-            self._tell_turn_end(results)
+            self._report_turn_end(results)
         return bool(results)
 
-    def _tell_turn_end(self, results: Sequence[ToolResultMessage]) -> None:
+    def _report_turn_end(self, results: Sequence[ToolResultMessage]) -> None:
         message = self.conversation.newest_response
         if message is None:
             return

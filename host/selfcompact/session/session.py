@@ -256,7 +256,7 @@ class Session:
         """Copy the branch that ends at an entry (the newest when none is named) into a new session file.
 
         Raises:
-            SessionFileError: there is no such entry, or the file is there already.
+            SessionFileError: there is no such entry, or the file already exists.
         """
         leaf = entry_id or self._conversation.leaf_id or ""
         return await anyio.to_thread.run_sync(fork_session, self.session_file, Path(target), leaf)

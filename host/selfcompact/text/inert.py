@@ -22,7 +22,8 @@ BOUNDARY_TAGS = (
 )
 """Names of tags that must not be forged; a hyphen stands for any of hyphen, underscore, space, or nothing."""
 
-_GAP = r"[\s\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]{0,12}"  # bounded: hostile text must not cost squares
+_GAP = r"[\s\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]{0,12}"
+"""Bounded, so that hostile text cannot make matching quadratic."""
 _LESS = r"(?:[<\uff1c\ufe64\u2039\u3008\u276e]|&(?:amp;)*(?:lt|LT|#0*60|#[xX]0*3[cC]);?)"
 _SLASH = r"(?:[/\uff0f\u2044\u2215\u29f8]|&(?:amp;)*(?:sol|#0*47|#[xX]0*2[fF]);?)?"
 

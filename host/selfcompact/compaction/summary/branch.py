@@ -1,4 +1,4 @@
-"""What happened on a branch that is being left, told for whoever goes on from an earlier point."""
+"""What happened on a branch that is being left, told for the work that goes on from an earlier point."""
 
 from __future__ import annotations
 
