@@ -33,7 +33,6 @@ def test_the_threshold_is_a_fixed_number_else_a_percentage_else_window_minus_res
 
 
 def test_a_context_exceeds_its_budget_by_tokens_or_by_bytes_of_images() -> None:
-    """FAULTS 79."""
     assert not budget.exceeds(DEFAULT, 200_000, 183_616)
     assert budget.exceeds(DEFAULT, 200_000, 183_617)
     assert budget.exceeds(DEFAULT, 200_000, 10, 34_000_000)
@@ -88,6 +87,5 @@ def test_a_request_carries_what_is_left_of_four_fifths_of_the_window(window: int
 
 @given(st.integers(1_000, 2_000_000), st.integers(1, 500_000), st.integers(0, 20_000))
 def test_a_fitted_request_never_passes_the_window(window: int, reserve: int, fixed: int) -> None:
-    """FAULTS 8."""
     output = budget.summary_tokens(reserve, window)
     assert budget.fitted_input_tokens(window, output, fixed) + fixed + output <= window

@@ -24,7 +24,6 @@ ALLOWED = dict.fromkeys(TEXTS, 0.15) | {"base64": 0.35, "emoji": 0.35}
 
 @pytest.mark.parametrize("kind", TEXTS)
 def test_the_estimate_is_close_to_a_real_tokeniser(kind: str) -> None:
-    """FAULTS 24."""
     real = o200k()(TEXTS[kind])
     assert abs(ESTIMATOR.text(TEXTS[kind]) / real - 1) <= ALLOWED[kind]
 
@@ -37,7 +36,7 @@ def test_chars_by_four_is_far_off_for_chinese_and_the_default_is_not() -> None:
 
 @given(st.text(min_size=1))
 def test_no_text_but_the_empty_one_costs_nothing(text: str) -> None:
-    """FAULTS 24: emoji and rare ideographs included."""
+    """Emoji and rare ideographs included."""
     assert ESTIMATOR.text(text) > 0
 
 
@@ -90,7 +89,6 @@ def test_an_image_that_cannot_be_read_costs_something_and_never_fails(raw: bytes
 
 
 def test_media_has_a_second_account_in_bytes() -> None:
-    """FAULTS 79."""
     message = UserMessage(
         content=(TextContent(text="see"), ImageContent(data="A" * 4000, mime_type="image/png")), timestamp=1
     )

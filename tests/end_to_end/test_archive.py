@@ -53,7 +53,7 @@ async def test_wrong_arguments_of_the_archive_are_told(opened: OpenSession, call
 
 
 async def test_the_archive_can_be_read_when_the_skill_is_off(opened: OpenSession) -> None:
-    """CONTRACT 2: a summary may name entries, and no pointer in it lies."""
+    """A summary may name entries, and no pointer in it lies."""
     steps = [
         sc.cell("print('the needle is 4711')"),
         sc.cell("hits = await compact.recall('needle 4711')\nprint(len(hits) > 0)"),
@@ -66,7 +66,7 @@ async def test_the_archive_can_be_read_when_the_skill_is_off(opened: OpenSession
 
 
 async def test_rewinding_across_a_compaction_restores_the_exact_earlier_view(opened: OpenSession) -> None:
-    """FAULTS 76; and it is still so after a reload."""
+    """And it is still so after a reload."""
     async with opened([*fill(3), sc.say("one"), sc.say("two"), sc.say("three")]) as session:
         await session.prompt("go")
         before = session.history

@@ -62,7 +62,7 @@ async def test_a_hook_may_supply_the_summary_and_another_may_add_context(opened:
 
 
 async def test_a_manual_compaction_that_is_vetoed_keeps_the_pending_request(opened: OpenSession) -> None:
-    """FAULTS 66: and the request then runs at the next boundary."""
+    """And the request then runs at the next boundary."""
 
     async def only_the_agent(preparation: sc.CompactionPreparation) -> sc.Veto | None:
         return sc.Veto("only the agent may") if preparation.reason == "manual" else None

@@ -30,7 +30,7 @@ async def when_scheduled(session: sc.Session, stream: sc.EventStream, act: Calla
 
 
 async def test_a_cancelled_manual_compaction_does_not_run_and_the_agents_request_does(opened: OpenSession) -> None:
-    """FINDINGS J7, CONTRACT 3: the caller went away before the boundary came."""
+    """The caller went away before the boundary came."""
     async with opened([*fill(), sc.cell(ASK_AND_WAIT), sc.say("ok")]) as session:
         stream = session.events()
 

@@ -1,4 +1,4 @@
-"""CONTRACT 5: replies that are no summaries, from vendors' own clients. Real kernel, real log, a server on loopback."""
+"""Replies that are no summaries, from vendors' own clients. Real kernel, real log, a server on loopback."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BAD: dict[str, Answer] = {
 async def test_a_reply_that_is_no_summary_is_refused_asked_for_once_more_and_changes_nothing(
     tmp_path: Path, family: str
 ) -> None:
-    """FAULTS 42; each way in turn in one session, and in the end a summary that is one."""
+    """Each way in turn in one session, and in the end a summary that is one."""
     answers: list[Answer] = [cell(FILL), cell(FILL, usage=(4_000, 50)), Reply("ok", usage=(4_100, 5))]
     bad = {name: reply for name, reply in BAD.items() if not (family == "openai" and name == "filtered")}
     replies = [reply for name, reply in bad.items() for _ in range(1 if name == "denied" else 2)]
@@ -87,7 +87,7 @@ async def test_when_no_reply_is_a_summary_the_offline_summariser_steps_in_and_sa
 async def test_a_summary_that_makes_the_context_no_smaller_is_refused_and_the_old_history_stays(
     opened: OpenSession,
 ) -> None:
-    """CONTRACT 3: `not_beneficial`."""
+    """`not_beneficial`."""
     long = SUMMARY.replace("1. Go on.", "\n".join(f"{n}. Step number {n} of what comes next." for n in range(1, 200)))
     steps = [sc.cell(FILL), sc.cell("x = 1\nprint('y' * 900)"), sc.cell("await compact.run()"), sc.say("went on")]
     async with opened(steps, summaries=[long] * 4, reserve_tokens=12_000, offline_fallback=False) as session:

@@ -42,7 +42,7 @@ def settings(**compaction: Any) -> sc.Settings:
 
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_a_summary_whose_stream_broke_off_is_never_installed(tmp_path: Path, family: str) -> None:
-    """FINDINGS J1: as the same reply in a turn, it is asked for again, though its form is right and only its last word
+    """As the same reply in a turn, it is asked for again, though its form is right and only its last word
     is not. Anthropic's streams begin with usage."""
     text = f"{SUMMARY.rsplit('(none)', 1)[0]}The account may be overdrawn by at most 4,0"
     cut = Reply(text, finish="", usage=(900, 200) if family == "anthropic" else None)
@@ -60,7 +60,7 @@ async def test_a_summary_whose_stream_broke_off_is_never_installed(tmp_path: Pat
 
 
 async def test_after_a_switch_the_new_model_writes_the_summaries(tmp_path: Path) -> None:
-    """FINDINGS J3: also those that are begun ahead; the model of before, whose key may be gone, is not asked again."""
+    """Also those that are begun ahead; the model of before, whose key may be gone, is not asked again."""
     async with (
         FakeProvider([cell(FILL), cell(FILL), Reply("ok")]) as first,
         FakeProvider([cell(ASK, usage=FULL), Reply("ok")], summaries=itertools.repeat(WRITTEN)) as second,
@@ -154,7 +154,7 @@ class Custom:
 async def test_whatever_a_custom_models_summary_does_is_a_failed_attempt_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, fallback: bool
 ) -> None:
-    """FINDINGS J6: every compaction that is told to begin is told to end; the offline summariser may step in."""
+    """Every compaction that is told to begin is told to end; the offline summariser may step in."""
     at_once = RetrySettings(max_retries=2, first_delay_s=0)
     monkeypatch.setattr("selfcompact.compaction.summary.retry.SUMMARY_RETRIES", at_once)
     turns = sc.ScriptedModel([*fill(), sc.cell(ASK), sc.say("went on")], context_window=32_000)
@@ -187,7 +187,7 @@ async def test_whatever_a_custom_models_summary_does_is_a_failed_attempt_and_the
 async def test_a_summary_from_a_hook_keeps_what_was_asked_for_and_no_secret(
     opened: OpenSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """FINDINGS J2: whoever wrote it, a summary passes the same redaction and keeping."""
+    """Whoever wrote it, a summary passes the same redaction and keeping."""
     monkeypatch.setenv("SERVICE_API_KEY", "hunter2-hunter2-hunter2")
 
     async def supply(_: sc.CompactionPreparation) -> sc.SuppliedSummary:
@@ -205,7 +205,7 @@ async def test_a_summary_from_a_hook_keeps_what_was_asked_for_and_no_secret(
 
 
 async def test_a_summariser_that_lacks_what_the_protocol_asks_for_is_a_failed_attempt(tmp_path: Path) -> None:
-    """FINDINGS J6: whatever breaks, and wherever, the run goes on with its old history."""
+    """Whatever breaks, and wherever, the run goes on with its old history."""
 
     class Incomplete:
         name = "incomplete"

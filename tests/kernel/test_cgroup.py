@@ -123,7 +123,7 @@ async def test_the_limits_and_the_sandbox_are_written_into_its_group(
 async def test_a_kernel_that_was_ended_for_the_memory_of_its_sandbox_says_so(
     opened: OpenKernel, stand_in: dict[str, Path]
 ) -> None:
-    """FAULTS 97. Here the cell ends its kernel itself, and the group says that the operating system did."""
+    """Here the cell ends its kernel itself, and the group says that the operating system did."""
     end = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
     async with opened() as kernel:
         (made_in(stand_in["memory"]) / "memory.events").write_text("max 7\noom 1\noom_kill 1\n")
@@ -156,7 +156,7 @@ print('ended by signal', os.WTERMSIG(os.wait()[1]))
 async def test_more_memory_than_the_sandbox_may_have_ends_one_of_its_processes_and_nothing_else(
     opened: OpenKernel, ended: str
 ) -> None:
-    """FAULTS 97: several processes together, which no limit of a single one would stop."""
+    """Several processes together, which no limit of a single one would stop."""
     if not can_be_limited("memory"):
         pytest.skip("this machine lets nobody make a control group; the tests above read what would be asked of it")
     async with opened({"memory": "700MiB"}) as kernel:

@@ -37,7 +37,7 @@ async def host_request(data):
 
 
 async def test_the_skill_uses_a_comm_where_no_bridge_is_named(opened: OpenKernel, host: Host) -> None:
-    """FAULTS 81, 82: the cell awaits, and the answer comes on the control channel."""
+    """The cell awaits, and the answer comes on the control channel."""
     async with opened() as kernel:
         status = await kernel.execute(f"{NO_BRIDGE} (await compact.status())['tokens']")
         assert status.text == "10"

@@ -85,7 +85,6 @@ async def test_what_a_cell_writes_is_the_users_and_stays(opened: OpenKernel, wor
 
 
 async def test_keys_of_the_host_are_nowhere_to_be_found(opened: OpenKernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FAULTS 109."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary0123456789abcdef")
     monkeypatch.setenv("CANARY", "canary0123456789")
     code = """

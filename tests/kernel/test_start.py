@@ -82,7 +82,7 @@ async def test_an_interpreter_without_ipykernel_says_what_to_install(opened: Ope
 async def test_a_start_that_fails_says_how_far_it_came_with_the_last_output(
     opened: OpenKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """FAULTS 99: and the next attempt works."""
+    """And the next attempt works."""
     before = directories()
     with monkeypatch.context() as patch:
         patch.setattr("selfcompact.kernel.provisioner.QUIET", {"HOST_BRIDGE_TEXT_LIMIT": "no number"})
@@ -97,7 +97,6 @@ async def test_a_start_that_fails_says_how_far_it_came_with_the_last_output(
 
 
 async def test_a_start_that_takes_too_long_is_ended_within_its_limit(opened: OpenKernel) -> None:
-    """FAULTS 99."""
     started = time.monotonic()
     with pytest.raises(KernelStartError, match=r"not ready within 0.1 s"):
         async with opened(start_timeout_s=0.1):
@@ -106,7 +105,6 @@ async def test_a_start_that_takes_too_long_is_ended_within_its_limit(opened: Ope
 
 
 async def test_a_start_can_be_cancelled_and_leaves_nothing(opened: OpenKernel) -> None:
-    """FAULTS 99."""
     before = directories()
     with anyio.move_on_after(0.15) as scope:
         async with opened():
@@ -151,7 +149,7 @@ async def test_a_workspace_that_is_none_is_named(tmp_path: Path) -> None:
 async def test_a_very_long_temporary_directory_does_no_harm(
     opened: OpenKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """FAULTS 107: a socket's path has 107 bytes."""
+    """A socket's path has 107 bytes."""
     with tempfile.TemporaryDirectory(dir="/tmp") as base:
         folder = Path(base) / ("x" * (120 - len(base)))
         folder.mkdir()
@@ -178,7 +176,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_the_private_directory_is_private_and_what_a_killed_host_left_is_swept() -> None:
-    """FAULTS 104, 107."""
     mine = make_runtime_directory()
     try:
         assert mine.path.stat().st_mode & 0o777 == 0o700
@@ -229,14 +226,12 @@ async def cycles(opened: OpenKernel, count: int) -> None:
 
 
 async def test_starting_and_stopping_leaves_nothing(opened: OpenKernel) -> None:
-    """FAULTS 105."""
     await cycles(opened, 3)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_fifty_starts_and_stops_leave_nothing(opened: OpenKernel) -> None:
-    """FAULTS 105."""
     await cycles(opened, 50)
 
 
@@ -253,7 +248,6 @@ threading.Thread(target=wedge, daemon=True).start()
 
 
 async def test_a_wedged_kernel_is_stopped_within_three_seconds(opened: OpenKernel, workspace: Path) -> None:
-    """FAULTS 105."""
     async with opened() as kernel:
         assert (await kernel.execute(WEDGE)).status == "ok"
         (workspace / "go").touch()
@@ -265,7 +259,7 @@ async def test_a_wedged_kernel_is_stopped_within_three_seconds(opened: OpenKerne
 
 
 async def test_everything_a_cell_started_ends_with_its_kernel(opened: OpenKernel) -> None:
-    """FAULTS 104: double forks, setsid and nohup included."""
+    """Double forks, setsid and nohup included."""
     mark = f"77{os.getpid()}"
     code = f"""
 import os, subprocess
@@ -301,7 +295,7 @@ def running(mark: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["bwrap", "none"])
 async def test_killing_the_host_ends_the_kernel_and_its_children(workspace: Path, kind: str) -> None:
-    """FAULTS 104: within 10 s; the next start sweeps the directory."""
+    """Within 10 s; the next start sweeps the directory."""
     mark = f"88{os.getpid()}"
     code = f"""
 import asyncio
@@ -346,20 +340,17 @@ async def start_together(opened: OpenKernel, count: int) -> None:
 
 
 async def test_six_kernels_start_at_once(opened: OpenKernel) -> None:
-    """FAULTS 99."""
     await start_together(opened, 6)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_twenty_kernels_start_at_once_ten_times_over(opened: OpenKernel) -> None:
-    """FAULTS 99."""
     for _ in range(10):
         await start_together(opened, 20)
 
 
 def test_the_environment_is_an_allow_list_without_secrets() -> None:
-    """FAULTS 109."""
     outside = {
         "LANG": "C.UTF-8",
         "TZ": "UTC",

@@ -113,7 +113,7 @@ def test_the_live_end_of_a_file_is_the_live_path_of_all_its_entries(entries: lis
 
 
 def test_only_the_live_end_is_read(tmp_path: Path) -> None:
-    """FAULTS 73, 75: what lies before the first kept entry is not touched."""
+    """What lies before the first kept entry is not touched."""
     path = tmp_path / "s.jsonl"
     entries = [say(n, f"e{n - 1}" if n else None, "x" * 2_000) for n in range(3_000)]
     compaction = CompactionEntry(
@@ -128,7 +128,7 @@ def test_only_the_live_end_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damaged", range(1, 9))
 def test_a_damaged_line_costs_itself_alone_wherever_it_is(tmp_path: Path, damaged: int) -> None:
-    """FAULTS 71: reported with its line number; what is before it is still part of the conversation."""
+    """Reported with its line number; what is before it is still part of the conversation."""
     path = tmp_path / "s.jsonl"
     write(path, chain(9))
     lines = path.read_bytes().splitlines(keepends=True)

@@ -49,7 +49,6 @@ def test_any_text_survives_the_file(text: str) -> None:
 
 
 def test_truncating_at_any_byte_loses_at_most_the_torn_record(tmp_path: Path) -> None:
-    """FAULTS 71; CONTRACT 4, last row."""
     path = tmp_path / "s.jsonl"
     write(path, [entry(n, "näh \u2028 \ud800" * n) for n in range(3)])
     whole = path.read_bytes()
@@ -119,7 +118,7 @@ def test_entries_of_unknown_types_keep_their_fields() -> None:
 
 
 def test_the_live_path_begins_at_the_first_kept_entry_and_follows_one_branch() -> None:
-    """FAULTS 39: entries of a branch that was left are not part of it."""
+    """Entries of a branch that was left are not part of it."""
     entries: list[Entry] = [entry(n) for n in range(4)]
     entries.append(
         MessageEntry(id="left", parent_id="00000001", timestamp=now_iso(), message=user("a branch that was left"))

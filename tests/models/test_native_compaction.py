@@ -54,7 +54,7 @@ async def test_anthropics_compaction_answers_our_request_with_a_text() -> None:
 
 
 async def test_a_session_is_compacted_natively_and_a_bad_summary_is_asked_for_again(tmp_path: Path) -> None:
-    """CONTRACT 5: what comes out of it is checked as any other summary."""
+    """What comes out of it is checked as any other summary."""
     answers = [
         cell(FILL, usage=(1_000, 50)),
         cell(FILL, usage=(2_500, 50)),

@@ -96,7 +96,7 @@ def results(result: sc.RunResult) -> list[str]:
 async def test_a_session_compacts_on_request_at_the_threshold_and_on_overflow_and_is_resumed(
     tmp_path: Path, family: str
 ) -> None:
-    """CONTRACT 3, FAULTS 2, 14: one compaction of each kind, each summary by the provider, each request accepted."""
+    """One compaction of each kind, each summary by the provider, each request accepted."""
     overflow = overflow_fault("anthropic" if family == "anthropic" else "openai")
     answers: list[Answer] = [
         cell("treasure = [3, 1, 4]\nid(treasure)", usage=(1_000, 50)),
@@ -142,7 +142,7 @@ async def test_a_session_compacts_on_request_at_the_threshold_and_on_overflow_an
 
 
 async def test_malformed_replies_go_back_to_the_model_or_are_asked_for_again(tmp_path: Path, family: str) -> None:
-    """FAULTS 27: never a crash, never an invalid history; the model reads what was wrong."""
+    """Never a crash, never an invalid history; the model reads what was wrong."""
     broken: list[Answer] = [Reply(calls=(Call("ipython", '{"code": "x'),))]
     answers: list[Answer] = [
         *broken,
@@ -222,7 +222,7 @@ async def test_an_abort_closes_the_connection_and_the_session_goes_on(tmp_path: 
 async def test_a_key_is_nowhere_but_in_its_header(
     tmp_path: Path, family: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """FAULTS 57, 109: not in the kernel, events, log, summaries or errors, though the server itself quotes it."""
+    """Not in the kernel, events, log, summaries or errors, though the server itself quotes it."""
     monkeypatch.setenv("MY_PROXY_KEY", CANARY)
     look = "import os\nprint(dict(os.environ))\nprint(open('/proc/self/environ').read())"
     answers: list[Answer] = [

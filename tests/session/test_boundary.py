@@ -70,12 +70,11 @@ def full(**facts: Any) -> BoundaryFacts:
     ],
 )
 def test_each_situation_leads_to_its_decision(facts: BoundaryFacts, decision: Decision) -> None:
-    """FAULTS 1, 2, 14, 66; CONTRACT 3."""
     assert boundary(facts) == decision
 
 
 def test_no_combination_of_facts_compacts_more_than_the_limit_allows() -> None:
-    """FAULTS 1: at the limit nothing compacts, whatever is asked for."""
+    """At the limit nothing compacts, whatever is asked for."""
     for pending, manual, overflow, enabled, wants_more in itertools.product(
         [None, ASKED], [None, MANUAL], [None, "too long"], [True, False], [True, False]
     ):

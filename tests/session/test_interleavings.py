@@ -226,7 +226,6 @@ def ended_early(event: sc.Event) -> bool:
 @given(PLANS)
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 async def test_no_interleaving_loses_doubles_or_breaks_anything(plan: Plan) -> None:
-    """FAULTS 1, 27, 59, 60, 62, 65, 66, 68."""
     await check(plan)
 
 
@@ -235,5 +234,5 @@ async def test_no_interleaving_loses_doubles_or_breaks_anything(plan: Plan) -> N
 @given(PLANS)
 @settings(max_examples=int(os.environ.get("INTERLEAVINGS", "2000")), suppress_health_check=[HealthCheck.too_slow])
 async def test_thousands_of_interleavings_lose_double_or_break_nothing(plan: Plan) -> None:
-    """FAULTS 1, 27, 59, 60, 62, 65, 66, 68. `make soak` runs 10,000."""
+    """68. `make soak` runs 10,000."""
     await check(plan)

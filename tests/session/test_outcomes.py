@@ -78,7 +78,6 @@ async def compact_in_the_last_cell(session: sc.Session, stream: sc.EventStream) 
 async def test_the_run_goes_on_after_any_outcome_that_is_not_an_overflow(
     tmp_path: Path, reason: str, status: str
 ) -> None:
-    """FAULTS 63; CONTRACT 3."""
     result, events, history = await run(tmp_path, reason, status)
     assert [(outcome.reason, outcome.status) for outcome in result.compactions] == [(reason, status)]
     assert (result.status, result.text) == ("done", "went on")
@@ -92,7 +91,7 @@ async def test_the_run_goes_on_after_any_outcome_that_is_not_an_overflow(
 async def test_a_request_or_a_manual_compaction_of_a_short_session_is_skipped_and_the_run_goes_on(
     tmp_path: Path,
 ) -> None:
-    """FAULTS 44, 63: no model is asked."""
+    """No model is asked."""
     result, _, _ = await run(tmp_path, "manual", "skipped")
     assert [(outcome.reason, outcome.status) for outcome in result.compactions] == [("manual", "skipped")]
     assert (result.status, result.text) == ("done", "went on")
@@ -120,7 +119,6 @@ async def test_an_overflow_goes_on_when_it_was_compacted_and_stops_once_with_the
 
 @pytest.mark.parametrize("reason", ["requested", "threshold", "overflow", "manual"])
 async def test_a_cancelled_compaction_ends_the_run_as_aborted_with_the_old_history(tmp_path: Path, reason: str) -> None:
-    """FAULTS 60."""
     result, events, history = await run(tmp_path, reason, "interrupted")
     assert result.status == "aborted"
     (end,) = [event for event in events if isinstance(event, sc.CompactionEnd)]
@@ -129,7 +127,7 @@ async def test_a_cancelled_compaction_ends_the_run_as_aborted_with_the_old_histo
 
 
 async def test_every_single_await_of_a_compaction_may_be_cancelled(tmp_path: Path) -> None:
-    """CONTRACT 3, last row: the history is the old one or the new one, never a third; and the session works on."""
+    """The history is the old one or the new one, never a third; and the session works on."""
 
     async def attempt(cancel_after: int, path: Path) -> str:
         model = sc.ScriptedModel([*FILL, sc.say("filled"), sc.say("works")], context_window=WINDOW)

@@ -1,6 +1,6 @@
 """Every number of tokens that a compaction decides by, each as a function of the settings and the window.
 
-The formulas are those of DESIGN.md 4. All figures are tokens. `window` is None where nobody knows it.
+All figures are tokens. `window` is None where nobody knows it.
 """
 
 from __future__ import annotations
