@@ -57,7 +57,7 @@ class FakeProvider:
     """Answers with `answers` in order; requests without tools with `summaries`.
 
     ```python
-    async with FakeProvider([cell("1 + 1"), Reply("two")]) as server:
+    async with FakeProvider([cell_reply("1 + 1"), Reply("two")]) as server:
         model = make_model("openai-chat:fake", base_url=server.openai_url)
     ```
     """
