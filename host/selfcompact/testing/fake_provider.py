@@ -16,11 +16,15 @@ from typing import Any, Self
 
 import anyio
 import anyio.abc
-import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+
+try:
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+    from starlette.routing import Route
+except ImportError as error:
+    raise ImportError("the fake provider needs a web server; run: pip install 'selfcompact[testing]'") from error
 
 from selfcompact.testing.replies import Answer, Fault, Reply
 from selfcompact.testing.wire_anthropic import compaction_message, message_events
