@@ -45,6 +45,7 @@ bench: $(STAMP) ## the measurements of docs/benchmarks.md
 	$(BIN)/python -m benchmarks log
 	$(BIN)/python -m benchmarks bridge
 	$(BIN)/python -m benchmarks kernel --parts 1
+	$(BIN)/python -m benchmarks weight
 
 test-local-llm: $(STAMP) ## against llama.cpp: make test-local-llm MODEL=file.gguf [LLAMA_SERVER=llama-server]
 	@test -f "$(MODEL)" || { echo "name a model file: make test-local-llm MODEL=/path/to/file.gguf" >&2; exit 2; }
