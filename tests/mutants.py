@@ -25,8 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LIST = Path(__file__).with_suffix(".toml")
 
-FOLDERS = ("bridge", "host", "kernel_skill", "tests", "benchmarks", "docs")
-FILES = ("CHANGELOG.md", "Makefile", "README.md", "SKILL.md", "pyproject.toml")
+FOLDERS = ("bridge", "host", "kernel_skill", "tests", "benchmarks", "docs", "examples")
+FILES = ("ARCHITECTURE.md", "CHANGELOG.md", "Makefile", "README.md", "SKILL.md", "pyproject.toml")
 """What the tests read: everything but what is made from it."""
 
 IMPORTED = ("bridge", "host", "kernel_skill", ".")

@@ -81,6 +81,14 @@ def test_nothing_imports_what_stands_on_a_floor_above_it_or_beside_it(path: Path
         assert HEIGHT[other] < HEIGHT[own], f"{module_of(path)} imports {name}"
 
 
+def test_the_page_about_the_architecture_shows_every_floor() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[2] for line in page.splitlines() if line.startswith("| ") and line.count("|") == 4]
+    shown = {name.strip(" `") for row in rows for name in row.split(",")}
+    for name in HEIGHT:
+        assert name.removeprefix("selfcompact.") in shown or name == "selfcompact.__main__", name
+
+
 def test_nothing_imports_the_command_line() -> None:
     for path in files(*SOURCES):
         if "cli" not in path.parts and path.name != "__main__.py":

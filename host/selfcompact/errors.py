@@ -38,8 +38,11 @@ Callers match on the class and its attributes, never on the text. Each text ends
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+TYPE_CHECKING = False  # as in the root package
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 
 def described(error: BaseException) -> str:

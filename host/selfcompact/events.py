@@ -24,6 +24,35 @@ from typing import Literal
 from selfcompact.codec import Json, Record, converted
 from selfcompact.messages import AssistantMessage, Message, ToolResultMessage, decode_message, encode_message
 
+__all__ = [
+    "AgentCallableChanged",
+    "AgentEnd",
+    "AgentStart",
+    "AutoCompactionDisarmed",
+    "CompactionEnd",
+    "CompactionProgress",
+    "CompactionReason",
+    "CompactionResult",
+    "CompactionScheduled",
+    "CompactionStart",
+    "CompactionStatus",
+    "Event",
+    "KernelRestarted",
+    "MessageEnd",
+    "MessageStart",
+    "MessageUpdate",
+    "ModelChanged",
+    "RequestDropped",
+    "RetryScheduled",
+    "RunStatus",
+    "ToolExecutionEnd",
+    "ToolExecutionStart",
+    "ToolExecutionUpdate",
+    "TurnEnd",
+    "TurnStart",
+    "WarningRaised",
+]
+
 CompactionReason = Literal["manual", "threshold", "overflow", "requested"]
 """Who wanted a compaction: the operator, the threshold, the provider's overflow error, the agent."""
 

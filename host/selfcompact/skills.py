@@ -72,6 +72,10 @@ packages = ["src/compact", "src/host_bridge"]
 """
 
 
+EXPORTED = ("*.py", "py.typed", "wire/*.py", "kernel/*.py")
+"""What of the two packages a kernel uses. The host's end of the wire needs what no kernel has."""
+
+
 def export_skill(target: Path) -> Path:
     """Write the skill as a folder `compact` in `target`: SKILL.md, pyproject.toml and the packages it needs.
 
@@ -95,11 +99,10 @@ def export_skill(target: Path) -> Path:
             encoding="utf-8",
         )
         for package in kernel_side_packages():
-            shutil.copytree(
-                package,
-                folder / "src" / package.name,
-                ignore=shutil.ignore_patterns("__pycache__", "host_end.py", "comm_end.py"),
-            )
+            for path in sorted(path for pattern in EXPORTED for path in package.glob(pattern)):
+                copy = folder / "src" / package.name / path.relative_to(package)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
     except OSError as error:
         raise UsageError(f"{folder} cannot be written ({error.strerror}); name another directory") from error
     return folder

@@ -7,7 +7,8 @@ from typing import Any, TypedDict, cast
 
 from compact._calls import ask_host
 from compact._request import HostCall
-from host_bridge.wire.protocol import CompactType
+from host_bridge.wire.errors import HostRequestError
+from host_bridge.wire.protocol import CompactType, ErrorCode
 
 TIMEOUT_S = 90.0
 """The host has a minute: the first search of a session of 300,000 entries builds the index for half of it."""
@@ -32,6 +33,10 @@ class ArchivedEntry(TypedDict):
     omitted_chars: int
 
 
+class EntryNotFound(LookupError, RuntimeError):
+    """There is no such entry in this session."""
+
+
 def recall(query: str, limit: int = 5) -> Coroutine[Any, Any, list[Recalled]]:
     """Search everything that was said in this session: `await compact.recall("database timeout")`.
 
@@ -50,7 +55,7 @@ def recall(query: str, limit: int = 5) -> Coroutine[Any, Any, list[Recalled]]:
     payload = {"query": query.encode("utf-8", "replace").decode("utf-8"), "limit": limit}
 
     async def ask() -> list[Recalled]:
-        return cast("list[Recalled]", (await ask_host(CompactType.RECALL, payload, TIMEOUT_S))["hits"])
+        return cast("list[Recalled]", _part(await ask_host(CompactType.RECALL, payload, TIMEOUT_S), "hits"))
 
     return HostCall("compact.recall()", ask)
 
@@ -69,9 +74,16 @@ def entry(entry_id: str) -> Coroutine[Any, Any, ArchivedEntry]:
     payload = {"entry_id": entry_id.encode("utf-8", "replace").decode("utf-8")}
 
     async def ask() -> ArchivedEntry:
-        found = (await ask_host(CompactType.ENTRY, payload, TIMEOUT_S))["entry"]
+        found = _part(await ask_host(CompactType.ENTRY, payload, TIMEOUT_S), "entry")
         if found is None:
-            raise LookupError(f"there is no entry {entry_id!r} in this session; compact.recall() finds ids")
+            raise EntryNotFound(f"there is no entry {entry_id!r} in this session; compact.recall() finds ids")
         return cast("ArchivedEntry", found)
 
     return HostCall("compact.entry()", ask)
+
+
+def _part(answer: dict[str, Any], name: str) -> Any:
+    """One part of what the host answered; some hosts say yes to whatever they do not know."""
+    if name not in answer:
+        raise HostRequestError(ErrorCode.BAD_RESULT, f"the host's answer has no {name!r}")
+    return answer[name]

@@ -237,7 +237,7 @@ except RuntimeError as error:
 """
     async with opened([*fill(), sc.cell(code), sc.cell("await compact.status()"), sc.say("ok")]) as session:
         stream = session.events()
-        seen: list[sc.Event] = []
+        seen: list[sc.events.Event] = []
 
         async def switch() -> None:
             async for event in stream:

@@ -84,7 +84,7 @@ async def test_compacting_now_aborts_the_run_first(opened: OpenSession) -> None:
 
         async def compact_now() -> None:
             async for event in stream:
-                if isinstance(event, sc.ToolExecutionUpdate) and "on" in event.delta:
+                if isinstance(event, sc.events.ToolExecutionUpdate) and "on" in event.delta:
                     outcomes.append(await session.compact("keep x", now=True))
                     return
 

@@ -48,7 +48,7 @@ async def test_a_hook_may_supply_the_summary_and_another_may_add_context(opened:
     async def supply(_: sc.CompactionPreparation) -> sc.SuppliedSummary:
         return sc.SuppliedSummary("## Goal\nWritten by a hook.")
 
-    async def add(result: sc.CompactionResult) -> str:
+    async def add(result: sc.events.CompactionResult) -> str:
         return f"The hook saw {result.tokens_before} tokens."
 
     hooks = sc.Hooks(before_compact=[supply], after_compact=[add])

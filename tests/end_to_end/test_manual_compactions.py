@@ -153,7 +153,7 @@ async def test_a_hook_after_the_commit_that_is_cancelled_leaves_a_compaction_tha
     """Every compaction_start has its end, and the end tells what is in the log."""
     committed = anyio.Event()
 
-    async def hang(_: sc.CompactionResult) -> None:
+    async def hang(_: sc.events.CompactionResult) -> None:
         committed.set()
         await anyio.sleep_forever()
 

@@ -18,13 +18,13 @@ from .helpers import FILL, fill, history_text, of_type
 FULL = Usage(input=28_500, output=100)
 
 
-def between_turns(events: list[sc.Event]) -> list[list[str]]:
+def between_turns(events: list[sc.events.Event]) -> list[list[str]]:
     """The reasons of the compactions at each boundary, in order."""
     boundaries: list[list[str]] = [[]]
     for event in events:
         if event.type == "turn_start":
             boundaries.append([])
-        elif isinstance(event, sc.CompactionStart):
+        elif isinstance(event, sc.events.CompactionStart):
             boundaries[-1].append(event.reason)
     return boundaries
 

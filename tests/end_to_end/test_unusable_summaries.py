@@ -8,7 +8,7 @@ import pytest
 
 import selfcompact as sc
 from selfcompact.models.registry import make_model
-from selfcompact.testing import Call, FakeProvider, Fault, Reply, cell
+from selfcompact.testing import Call, FakeProvider, Fault, Reply, cell_reply
 from selfcompact.testing.replies import Answer
 from tests.session.memory_kernel import SUMMARY
 
@@ -34,7 +34,7 @@ async def test_a_reply_that_is_no_summary_is_refused_asked_for_once_more_and_cha
     tmp_path: Path, family: str
 ) -> None:
     """Each way in turn in one session, and in the end a summary that is one."""
-    answers: list[Answer] = [cell(FILL), cell(FILL, usage=(4_000, 50)), Reply("ok", usage=(4_100, 5))]
+    answers: list[Answer] = [cell_reply(FILL), cell_reply(FILL, usage=(4_000, 50)), Reply("ok", usage=(4_100, 5))]
     bad = {name: reply for name, reply in BAD.items() if not (family == "openai" and name == "filtered")}
     replies = [reply for name, reply in bad.items() for _ in range(1 if name == "denied" else 2)]
     settings = sc.Settings.model_validate(

@@ -113,7 +113,7 @@ async def test_every_history_ever_sent_is_valid(opened: OpenSession) -> None:
 
         async def abort() -> None:
             async for event in stream:
-                if isinstance(event, sc.ToolExecutionUpdate) and "hanging now" in event.delta:
+                if isinstance(event, sc.events.ToolExecutionUpdate) and "hanging now" in event.delta:
                     await session.abort()
                     return
 
@@ -267,7 +267,7 @@ async def test_variables_are_restored_where_the_operator_keeps_them(workspace: P
     async with sc.open_session(first, workspace=workspace, session_file=log, settings=settings) as session:
         stream = session.events()
         await session.prompt("go")
-    warnings = [event.message for event in stream.pending() if isinstance(event, sc.WarningRaised)]
+    warnings = [event.message for event in stream.pending() if isinstance(event, sc.events.WarningRaised)]
     second = sc.ScriptedModel([sc.cell("treasure"), sc.say("ok")])
     async with sc.open_session(second, workspace=workspace, session_file=log, settings=settings) as session:
         result = await session.prompt("more")
@@ -283,7 +283,7 @@ async def test_a_session_without_a_sandbox_says_so_and_records_it(workspace: Pat
     async with sc.open_session(
         model, workspace=workspace, session_file=tmp_path / "s.jsonl", settings=settings
     ) as session:
-        (warning,) = [event for event in session.events().pending() if isinstance(event, sc.WarningRaised)]
+        (warning,) = [event for event in session.events().pending() if isinstance(event, sc.events.WarningRaised)]
         await session.prompt("x")
     assert "sandbox" in warning.message
     records = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]

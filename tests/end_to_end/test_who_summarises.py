@@ -16,7 +16,7 @@ from selfcompact.messages import AssistantMessage
 from selfcompact.models.protocol import Completed, Model, ModelRequest, StreamEvent, TextDelta
 from selfcompact.models.registry import make_model
 from selfcompact.settings.retry import RetrySettings
-from selfcompact.testing import FakeProvider, Reply, cell
+from selfcompact.testing import FakeProvider, Reply, cell_reply
 from tests.session.memory_kernel import SUMMARY
 
 from .conftest import OpenSession
@@ -46,7 +46,7 @@ async def test_a_summary_whose_stream_broke_off_is_never_installed(tmp_path: Pat
     is not. Anthropic's streams begin with usage."""
     text = f"{SUMMARY.rsplit('(none)', 1)[0]}The account may be overdrawn by at most 4,0"
     cut = Reply(text, finish="", usage=(900, 200) if family == "anthropic" else None)
-    answers = [cell(FILL), cell(FILL), cell(ASK, usage=FULL), Reply("ok")]
+    answers = [cell_reply(FILL), cell_reply(FILL), cell_reply(ASK, usage=FULL), Reply("ok")]
     async with FakeProvider(answers, summaries=[cut, WRITTEN]) as server:
         async with sc.open_session(
             model_at(server, family), workspace=tmp_path, session_file=tmp_path / "s.jsonl", settings=settings()
@@ -62,8 +62,8 @@ async def test_a_summary_whose_stream_broke_off_is_never_installed(tmp_path: Pat
 async def test_after_a_switch_the_new_model_writes_the_summaries(tmp_path: Path) -> None:
     """Also those that are begun ahead; the model of before, whose key may be gone, is not asked again."""
     async with (
-        FakeProvider([cell(FILL), cell(FILL), Reply("ok")]) as first,
-        FakeProvider([cell(ASK, usage=FULL), Reply("ok")], summaries=itertools.repeat(WRITTEN)) as second,
+        FakeProvider([cell_reply(FILL), cell_reply(FILL), Reply("ok")]) as first,
+        FakeProvider([cell_reply(ASK, usage=FULL), Reply("ok")], summaries=itertools.repeat(WRITTEN)) as second,
         sc.open_session(
             model_at(first), workspace=tmp_path, session_file=tmp_path / "s.jsonl", settings=settings()
         ) as session,
@@ -82,7 +82,7 @@ async def test_after_a_switch_the_new_model_writes_the_summaries(tmp_path: Path)
 async def test_a_summariser_that_the_settings_name_stays_when_the_model_is_switched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with FakeProvider([cell(ASK, usage=FULL), Reply("ok")], summaries=itertools.repeat(WRITTEN)) as server:
+    async with FakeProvider([cell_reply(ASK, usage=FULL), Reply("ok")], summaries=itertools.repeat(WRITTEN)) as server:
         named = {"openai-chat:writer": {"baseUrl": server.openai_url}}
         chosen = sc.Settings.model_validate(
             {"compaction": {**COMPACTION, "model": "openai-chat:writer"}, "models": named}

@@ -1,7 +1,7 @@
 """What can go wrong between a cell and its host.
 
 ```
-BridgeError
+BridgeError                a RuntimeError
 ├── BridgeUnavailable      no host answers: none was named, none listens, or it went away
 │   └── BridgeTimeout      a host may be there, but its answer did not come in time
 ├── HostRequestError       the host answered with an error; `code` says which
@@ -9,13 +9,14 @@ BridgeError
 └── BadSignature           a frame that was not signed with this kernel's key
 ```
 
+All are RuntimeErrors: that is what a call of a skill raises in other hosts, and what code written for those catches.
 Callers match on the class and on `code`, never on the text. Runs inside the kernel: standard library only.
 """
 
 from __future__ import annotations
 
 
-class BridgeError(Exception):
+class BridgeError(RuntimeError):
     """The base of every error of the bridge."""
 
 

@@ -333,7 +333,7 @@ async def open_kernel(
         WorkspaceError: the workspace is not a directory that can be used.
     """
     workspace = _usable(workspace, policy)
-    sandbox = _describe(policy)
+    sandbox = _describe(policy, workspace)
     recipe = Recipe(settings, policy, workspace, dispatcher, inspect_interpreter(settings.python))
     failure: BaseException | None = None
     async with anyio.create_task_group() as tasks:
@@ -367,7 +367,7 @@ def _usable(workspace: Path, policy: SandboxPolicy) -> Path:
     return path
 
 
-def _describe(policy: SandboxPolicy) -> SandboxInfo:
+def _describe(policy: SandboxPolicy, workspace: Path) -> SandboxInfo:
     if sys.platform != "linux":
         raise SandboxUnavailable(
             f"kernels are run on Linux only so far (this is {sys.platform})",
@@ -376,6 +376,6 @@ def _describe(policy: SandboxPolicy) -> SandboxInfo:
     _, held_back = allowed(os.environ, policy.env)
     if policy.kind == "none":
         return SandboxInfo("none", "no sandbox", "cells run without a sandbox, with all your rights", held_back)
-    bwrap = find_bwrap()
+    bwrap = find_bwrap((workspace, *policy.write))
     version = ".".join(map(str, bwrap.version))
     return SandboxInfo("bwrap", f"bubblewrap {version} at {bwrap.path}", held_back=held_back)

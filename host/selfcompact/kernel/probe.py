@@ -121,7 +121,8 @@ async def probe_sandbox(settings: KernelSettings, policy: SandboxPolicy, *, work
         found = json.loads(result.text)
     except ValueError:
         return (ProbeRow("sandbox", "it can be tried from inside", False, result.text[-500:]),)
-    found |= {"together": together, "counts_files": find_bwrap().counts_files, "as_root": os.getuid() == 0}
+    bwrap = find_bwrap((workspace, *policy.write))
+    found |= {"together": together, "counts_files": bwrap.counts_files, "as_root": os.getuid() == 0}
     return judge(policy, found)
 
 

@@ -135,7 +135,7 @@ class SandboxProvisioner(KernelProvisionerBase):
             popen = start(cmd, environment=environment, cwd=workspace, output=output, pass_fds=pass_fds)
             self.process = OwnedProcess(popen, sandboxed=False)
             return self.connection_info
-        bwrap = find_bwrap()
+        bwrap = find_bwrap((workspace, *policy.write))
         facts = _look_around(workspace, interpreter, runtime, packages, counts_files=bwrap.counts_files)
         self._settings = ProtectedDirs(workspace, policy)
         facts = replace(facts, read_only={**self._settings.shown, **_kept(interpreter, workspace, policy)})
