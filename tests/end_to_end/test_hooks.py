@@ -150,7 +150,7 @@ async def test_a_command_after_a_compaction_adds_context(opened: OpenSession, tm
     [
         ("sys.exit(1)", "exit code 1"),
         ("print('hello')", "not JSON"),
-        ("print('[1]')", "no object"),
+        ("print('[1]')", "not an object"),
         ("time.sleep(30)", "longer than 0.5 s"),
     ],
 )

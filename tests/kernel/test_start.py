@@ -63,7 +63,7 @@ async def test_the_working_directory_is_the_workspace_and_nothing_there_is_impor
 async def test_an_interpreter_that_is_none_is_named(opened: OpenKernel, tmp_path: Path) -> None:
     for path, problem in (
         (tmp_path / "nothing", "cannot be used"),
-        (Path("/bin/false"), "no Python that runs"),
+        (Path("/bin/false"), "not a Python that runs"),
     ):
         with pytest.raises(KernelStartError, match=problem) as caught:
             async with opened(python=path):
