@@ -77,6 +77,12 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(silent), contex
     assert ours(modules_after(program)) == {"selfcompact", "selfcompact.cli", "selfcompact.errors"}
 
 
+@pytest.mark.parametrize("command", ["export", "inspect", "search", "settings", "skill"])
+def test_a_command_that_only_reads_files_imports_no_kernel_and_no_loop(command: str) -> None:
+    module = COMMANDS[command][0].partition(":")[0]
+    assert not tops(modules_after(f"import selfcompact.cli.{module}")) & (HEAVY - {"pydantic", "rich"})
+
+
 def test_the_list_of_commands_says_what_each_command_says_of_itself() -> None:
     with click.Context(cli) as context:
         commands = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
