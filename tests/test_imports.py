@@ -25,7 +25,7 @@ ALLOWED = {
 
 PURE = (
     *(f"compaction/{name}" for name in ("planning", "style", "offline", "commit.py")),
-    *(f"compaction/summary/{name}.py" for name in ("transcript", "windows", "keep")),
+    *(f"compaction/summary/{name}.py" for name in ("transcript", "windows", "literals")),
     *(f"session/{name}.py" for name in ("history", "boundary", "attempts", "status")),
     "text",
 )

@@ -17,8 +17,8 @@ import pytest
 import selfcompact as sc
 from selfcompact.errors import WorkspaceError
 from selfcompact.sandbox.protected_dirs import ProtectedDirs
-from selfcompact.session.open import new_session_file
 from selfcompact.settings.load import PROJECT_FILE, load_settings, user_settings_file
+from selfcompact.workspace import new_session_file
 
 from .conftest import Host, OpenKernel
 

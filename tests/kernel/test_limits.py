@@ -9,7 +9,7 @@ import pytest
 
 from selfcompact.kernel import Kernel, SandboxPolicy
 from selfcompact.sandbox.bubblewrap import find_bwrap
-from selfcompact.sandbox.limits import limit_reached
+from selfcompact.sandbox.limit_notes import limit_reached
 from selfcompact.sandbox.mounts import HOME
 
 from .conftest import OpenKernel

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import selfcompact as sc
-from selfcompact.compaction.summary.channels import chosen_summariser
+from selfcompact.compaction.summary.choice import chosen_summariser
 from selfcompact.compaction.summary.native import native_summariser
 from selfcompact.compaction.summary.request import SummaryRequest
 from selfcompact.errors import ContextOverflow, ModelError, ProviderUnavailable, SettingsError

@@ -25,9 +25,10 @@ from selfcompact.errors import SelfcompactError, SessionFileError
 from selfcompact.events import AgentEnd, Event, MessageEnd, MessageStart, MessageUpdate
 from selfcompact.messages import AssistantMessage
 from selfcompact.models.protocol import Model
-from selfcompact.session.open import open_session, sessions_folder
+from selfcompact.session.open import open_session
 from selfcompact.session.session import Session
 from selfcompact.settings.load import LoadedSettings, load_settings
+from selfcompact.workspace import sessions_folder
 
 PROMPT = "› "
 HINT = "Ctrl-C again leaves; /help lists the commands"

@@ -18,7 +18,7 @@ from rich.text import Text
 from selfcompact.cli.screen import kept_line, shorten_lines
 from selfcompact.compaction.planning.plan import Plan, Skip
 from selfcompact.compaction.session_file import FileCompaction, FilePlan, append_compaction, compact_planned, plan_file
-from selfcompact.compaction.summary.channels import chosen_summariser
+from selfcompact.compaction.summary.choice import chosen_summariser
 from selfcompact.compaction.summary.summarisers import ModelSummariser, OfflineSummariser, Summariser
 from selfcompact.entries import FORMAT_VERSION
 from selfcompact.errors import SessionFileError, UsageError

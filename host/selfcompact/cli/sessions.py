@@ -21,6 +21,7 @@ from selfcompact.log.search import Archive
 from selfcompact.log.tree import SessionTree, TreeNode, read_tree
 from selfcompact.reports.chart import page
 from selfcompact.reports.statistics import SessionFigures, session_figures
+from selfcompact.workspace import sessions_folder
 
 LARGE_BYTES = 20 * 1024 * 1024
 """Above this a progress bar is worth its line."""
@@ -31,8 +32,6 @@ LARGE_BYTES = 20 * 1024 * 1024
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def sessions(everywhere: bool, as_json: bool) -> None:
     """List the sessions of this workspace, newest first, with size, tokens and name."""
-    from selfcompact.session.open import sessions_folder  # with all that a session needs; looking at a file needs none
-
     root = sessions_folder()
     folders = sorted(root.glob("*")) if everywhere else [sessions_folder(Path.cwd())]
     files = sorted(

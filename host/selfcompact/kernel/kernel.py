@@ -37,7 +37,7 @@ from selfcompact.kernel.state import ASK, StateManifest, manifest_from
 from selfcompact.sandbox.bubblewrap import find_bwrap
 from selfcompact.sandbox.environment import allowed
 from selfcompact.sandbox.interpreter import inspect_interpreter
-from selfcompact.sandbox.limits import limit_reached
+from selfcompact.sandbox.limit_notes import limit_reached
 from selfcompact.sandbox.policy import SandboxPolicy
 from selfcompact.settings.kernel import KernelSettings
 

@@ -7,11 +7,9 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
-import platformdirs
 
 from host_bridge.host.dispatcher import Dispatcher
 from selfcompact.compaction.style.loading import style_of
@@ -44,25 +42,10 @@ from selfcompact.settings.watch import SettingsWatch
 from selfcompact.skills import system_prompt
 from selfcompact.text.secrets import secret_values
 from selfcompact.text.tokens import ScriptAwareEstimator
-from selfcompact.workspace import checked_workspace
+from selfcompact.workspace import checked_workspace, new_session_file
 
 SANDBOX = "selfcompact.sandbox"
 """The custom entry that records a session whose kernel ran without a sandbox."""
-
-
-def sessions_folder(workspace: Path | None = None) -> Path:
-    """Where sessions are kept: a folder under the user's data directory, in it one for each workspace."""
-    root = Path(platformdirs.user_data_dir("selfcompact")) / "sessions"
-    if workspace is None:
-        return root
-    resolved = workspace.resolve()
-    slug = "-".join(part for part in resolved.parts if part != resolved.anchor) or "root"
-    return root / slug[-100:]
-
-
-def new_session_file(workspace: Path) -> Path:
-    """The file of a new session of a workspace; names sort by time."""
-    return sessions_folder(workspace) / f"{datetime.now(UTC).strftime('%Y-%m-%dT%H-%M-%S-%f')}.jsonl"
 
 
 @dataclass(frozen=True)

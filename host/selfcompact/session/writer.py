@@ -7,7 +7,7 @@ key that is gone.
 
 from __future__ import annotations
 
-from selfcompact.compaction.summary.channels import chosen_summariser
+from selfcompact.compaction.summary.choice import chosen_summariser
 from selfcompact.compaction.summary.summarisers import OfflineSummariser, Summariser
 from selfcompact.errors import UsageError
 from selfcompact.models.protocol import Model

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from selfcompact.compaction.summary.channels import chosen_summariser
+from selfcompact.compaction.summary.choice import chosen_summariser
 from selfcompact.compaction.summary.remote import RemoteSummariser
 from selfcompact.compaction.summary.summarisers import ModelSummariser
 from selfcompact.models.protocol import Model
