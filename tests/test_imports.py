@@ -128,3 +128,12 @@ def test_the_provider_library_is_imported_only_by_its_adapter() -> None:
     for path in files("host"):
         if path.name not in ("providers.py", "provider_messages.py", "vendor.py"):
             assert not [name for name in imported(path) if name.startswith("pydantic_ai")], path
+
+
+def test_no_file_has_more_than_400_lines_and_no_function_more_than_60() -> None:
+    for path in files(*SOURCES):
+        source = path.read_text()
+        assert len(source.splitlines()) <= 400, path
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert (node.end_lineno or 0) - node.lineno < 60, f"{path}: {node.name}"
