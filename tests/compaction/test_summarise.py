@@ -9,8 +9,9 @@ import pytest
 from selfcompact.compaction.planning.ledger import Ledger
 from selfcompact.compaction.planning.plan import Plan, plan
 from selfcompact.compaction.style.contract import TURN_SECTION
+from selfcompact.compaction.summary.fold import Progress
 from selfcompact.compaction.summary.request import SummaryRequest
-from selfcompact.compaction.summary.summarise import Progress, summarise
+from selfcompact.compaction.summary.summarise import summarise
 from selfcompact.compaction.summary.summarisers import OfflineSummariser, SummaryReply
 from selfcompact.errors import (
     AuthenticationFailed,

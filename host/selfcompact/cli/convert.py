@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from selfcompact.convert import FORMS, export_session, import_openai_chat
+from selfcompact.convert import FORMS, IMPORTERS, export_session
 from selfcompact.errors import SessionFileError
 from selfcompact.log.fork import migrate_session
 
@@ -36,11 +36,11 @@ def export(file: Path, form: str, output: Path | None, whole: bool) -> None:
 
 @click.command("import")
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option("--from", "form", type=click.Choice(["openai"]), required=True, help="The form of SOURCE.")
+@click.option("--from", "form", type=click.Choice(sorted(IMPORTERS)), required=True, help="The form of SOURCE.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The new session file.")
-def import_(source: Path, form: str, output: Path) -> None:  # noqa: ARG001 - one form so far; the option names it
+def import_(source: Path, form: str, output: Path) -> None:
     """Make a session file out of a conversation of another program (SOURCE is never changed)."""
-    done = import_openai_chat(source, output, cwd=Path.cwd())
+    done = IMPORTERS[form](source, output, cwd=Path.cwd())
     click.echo(f"wrote {output}: {done.messages} messages", err=True)
     report_lost(done.lost)
 

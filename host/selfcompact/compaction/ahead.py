@@ -76,11 +76,6 @@ class Background:
         self._draft: _Draft | None = None
         self._wasted = Tally()
 
-    @property
-    def is_running(self) -> bool:
-        """Whether a summary is being written right now."""
-        return self._draft is not None and not self._draft.done.is_set()
-
     def start(self, group: TaskGroup, ledger: Ledger, *, instructions: str | None = None) -> bool:
         """Begin writing what is certain to be summarised; says whether one is under way now. Never waits.
 
