@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from selfcompact.entries import CompactionEntry, Entry, MessageEntry, UnknownEntry, now_iso
 from selfcompact.errors import SessionFileError
 from selfcompact.log import SessionLog, live_path, read_session
-from selfcompact.log.lines import encode_line
+from selfcompact.log.lines import encode_json, encode_line
 from selfcompact.messages import text_of, user
 
 
@@ -135,3 +135,8 @@ def test_the_live_path_begins_at_the_first_kept_entry_and_follows_one_branch() -
     )
     entries.append(MessageEntry(id="new", parent_id="c", timestamp=now_iso(), message=user("new")))
     assert [item.id for item in live_path(entries)] == ["00000002", "00000003", "c", "new"]
+
+
+def test_a_record_is_compact_utf8_and_ascii_only_where_it_must_be() -> None:
+    assert encode_json({"a": "ä\u2028", "b": [1, None]}) == '{"a":"ä\u2028","b":[1,null]}\n'.encode()
+    assert encode_json({"a": "ä\ud800", "b": [1]}) == b'{"a":"\\u00e4\\ud800","b":[1]}\n'

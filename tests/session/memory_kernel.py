@@ -14,7 +14,7 @@ import selfcompact as sc
 from host_bridge.host.dispatcher import Dispatcher
 from host_bridge.host.memory import MemoryBridge, memory_bridge
 from host_bridge.wire.errors import HostRequestError
-from selfcompact.compaction.summary.summarisers import ModelSummariser
+from selfcompact.compaction.summary.summarisers import ModelSummariser, Summariser
 from selfcompact.errors import ModelError
 from selfcompact.kernel import CellResult, Kernel, SandboxInfo, StateManifest
 from selfcompact.log import SessionLog
@@ -99,18 +99,19 @@ async def memory_session(
     path: Path,
     model: sc.Model,
     *,
-    summaries: Iterator[str | ModelError],
+    summaries: Iterator[str | ModelError] | None = None,
+    summariser: Summariser | None = None,
     hooks: sc.Hooks | None = None,
     compaction: CompactionSettings,
 ) -> AsyncIterator[sc.Session]:
-    """A session on a kernel in memory; `summaries` are what its summariser answers."""
+    """A session on a kernel in memory; `summaries` are what its summariser answers, unless another one is given."""
     config = SessionConfig(
         model=model,
         workspace=path.parent,
         settings=sc.Settings(compaction=compaction, retry=RetrySettings(max_retries=1, first_delay_s=0)),
         watch=SettingsWatch(None),
         system="Be brief.",
-        summariser=ModelSummariser(sc.ScriptedModel([], summaries=summaries)),
+        summariser=summariser or ModelSummariser(sc.ScriptedModel([], summaries=summaries or ())),
         hooks=hooks or sc.Hooks(),
     )
     dispatcher = Dispatcher()

@@ -104,7 +104,8 @@ class _Walk:
     header: SessionHeader
     leaf: str | None
     found: list[Entry] = field(default_factory=list)
-    damage: list[str] = field(default_factory=list)
+    damage: dict[int, str] = field(default_factory=dict)
+    """By offset: a walk that is repeated meets the same lines again."""
     wanted: str | None = None
     end: LiveEnd = field(default_factory=LiveEnd)
     lowest: int = 0
@@ -121,7 +122,7 @@ class _Walk:
             header=self.header,
             entries=self.found,
             leaf_id=self.found[-1].id if self.found else None,
-            damage=tuple(reversed(self.damage)),
+            damage=tuple(self.damage[offset] for offset in sorted(self.damage)),
             bytes_read=size - self.lowest,
         )
 
@@ -137,7 +138,7 @@ class _Walk:
             if offset == 0:
                 break
             self.lowest = min(self.lowest, offset)
-            entry = self._decode(offset, line, report=not bridging or gap is None)
+            entry = self._decode(offset, line)
             if entry is None:
                 gap = offset if gap is None else gap
                 mine, parent = _ID.search(line), _PARENT.search(line)
@@ -152,7 +153,7 @@ class _Walk:
         if self.wanted is not None and self.found and gap is not None:
             self._walk(gap, bridging=True)
         elif self.wanted is not None and self.found and not bridging:
-            self.damage.append(f"{self.path}: entry {self.wanted} is named as a parent but is not there")
+            self.damage[0] = f"{self.path}: entry {self.wanted} is named as a parent but is not there"
 
     def _is_next(self, entry: Entry) -> bool:
         if not self.found and self.leaf is None:
@@ -165,12 +166,12 @@ class _Walk:
         self.wanted = entry.parent_id
         return self.end.is_at(entry)
 
-    def _decode(self, offset: int, line: bytes, *, report: bool) -> Entry | None:
+    def _decode(self, offset: int, line: bytes) -> Entry | None:
         try:
             return decode_line(self.path, line)
         except (ValueError, DecodeError) as error:
-            if report:
-                self.damage.append(damage_sentence(self.path, offset, error))
+            if offset not in self.damage:
+                self.damage[offset] = damage_sentence(self.path, offset, error)
             return None
 
 

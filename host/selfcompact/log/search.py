@@ -8,6 +8,7 @@ text without spaces between words are found.
 from __future__ import annotations
 
 import itertools
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -31,17 +32,20 @@ MIN_TERM = 3
 """Characters of the shortest term that trigrams can find; shorter ones are looked for by reading."""
 
 
-SCHEMA = f"""
-DROP TABLE IF EXISTS said;
-DROP TABLE IF EXISTS entries;
-DROP TABLE IF EXISTS state;
-CREATE VIRTUAL TABLE said USING fts5(text, tokenize = 'trigram');
-CREATE TABLE entries (number INTEGER PRIMARY KEY, id TEXT, kind TEXT, timestamp TEXT, offset INT);
-CREATE INDEX by_id ON entries (id);
-CREATE TABLE state (log_inode INT, until INT);
-INSERT INTO state VALUES (0, 0);
-PRAGMA user_version = {SCHEMA_VERSION};
-"""  # noqa: S608 - made of constants
+LOCK_TIMEOUT_S = 60.0
+"""How long a search waits for another one that is building the index of a long session."""
+
+SCHEMA = (
+    "DROP TABLE IF EXISTS said",
+    "DROP TABLE IF EXISTS entries",
+    "DROP TABLE IF EXISTS state",
+    "CREATE VIRTUAL TABLE said USING fts5(text, tokenize = 'trigram')",
+    "CREATE TABLE entries (number INTEGER PRIMARY KEY, id TEXT, kind TEXT, timestamp TEXT, offset INT)",
+    "CREATE INDEX by_id ON entries (id)",
+    "CREATE TABLE state (log_inode INT, until INT)",
+    "INSERT INTO state VALUES (0, 0)",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
 
 
 @dataclass(frozen=True)
@@ -112,35 +116,62 @@ class Archive:
 
     def _connect(self) -> sqlite3.Connection:
         try:
-            connection = sqlite3.connect(self.index)
+            connection = sqlite3.connect(self.index, timeout=LOCK_TIMEOUT_S)
         except sqlite3.OperationalError:
             connection = sqlite3.connect(
                 ":memory:"
             )  # a folder that cannot be written to: indexed for this search alone
         try:
             connection.execute("PRAGMA synchronous = OFF")
-            found = connection.execute("PRAGMA user_version").fetchone()[0]
-            if found != SCHEMA_VERSION:
-                connection.executescript(SCHEMA)
+            if _version(connection) != SCHEMA_VERSION:
+                connection.execute("BEGIN IMMEDIATE")
+                if _version(connection) != SCHEMA_VERSION:  # and nobody else made it meanwhile
+                    for statement in SCHEMA:
+                        connection.execute(statement)
+                connection.commit()
         except BaseException:
             connection.close()
             raise
         return connection
 
     def _catch_up(self, connection: sqlite3.Connection, on_progress: Callable[[int], None] | None) -> None:
-        """Index what was appended since the last time; everything, when the log is another file than it was."""
+        """Index what was appended since the last time; everything, when the log is another file than it was.
+
+        Several may search at once, so what there is to index is asked again when it is one's own turn.
+        """
+        if self._news(connection) is None:
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        news = self._news(connection)
+        if news is not None:
+            self._index(connection, *news, on_progress)
+        connection.commit()
+
+    def _news(self, connection: sqlite3.Connection) -> tuple[int, os.stat_result] | None:
+        """From which offset on the log as it is now is to be indexed; None when there is nothing new."""
+        inode, until = connection.execute("SELECT log_inode, until FROM state").fetchone()
         try:
             found = self._log.stat()
         except OSError as error:
             raise SessionFileError(self._log, f"cannot be read ({error.strerror})") from error
-        inode, until = connection.execute("SELECT log_inode, until FROM state").fetchone()
         if inode != found.st_ino or until > found.st_size:
-            connection.executescript("DELETE FROM said; DELETE FROM entries;")
-            until = 0
-        if until == found.st_size:
-            return
-        end = until
-        for count, (offset, entry) in enumerate(stream_entries(self._log, start=until)):
+            return 0, found
+        return None if until == found.st_size else (until, found)
+
+    def _index(
+        self,
+        connection: sqlite3.Connection,
+        start: int,
+        found: os.stat_result,
+        on_progress: Callable[[int], None] | None,
+    ) -> None:
+        if start == 0:
+            connection.execute("DELETE FROM said")
+            connection.execute("DELETE FROM entries")
+        end = _end_of_whole_lines(self._log, found.st_size)
+        for count, (offset, entry) in enumerate(stream_entries(self._log, start=start)):
+            if offset >= end:  # appended meanwhile, or not whole yet: the next search would index it again
+                break
             if on_progress is not None and count % 5_000 == 0:
                 on_progress(offset)
             text = searchable(entry)
@@ -150,9 +181,7 @@ class Archive:
             ).lastrowid
             if text:
                 connection.execute("INSERT INTO said (rowid, text) VALUES (?, ?)", (number, text))
-        end = _end_of_whole_lines(self._log, found.st_size)
         connection.execute("UPDATE state SET log_inode = ?, until = ?", (found.st_ino, end))
-        connection.commit()
 
 
 def searchable(entry: Entry) -> str:
@@ -171,6 +200,10 @@ def message_text(message: Message) -> str:
     if isinstance(message, AssistantMessage):
         parts.extend(str(value) for call in message.tool_calls for value in call.arguments.values())
     return "\n".join(part for part in parts if part)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _ranked(connection: sqlite3.Connection, match: str, terms: list[str], limit: int) -> list[Hit]:

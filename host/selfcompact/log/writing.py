@@ -143,7 +143,7 @@ def _holder(descriptor: int) -> str:
                 if pid == os.getpid():
                     return "another session of this process"
                 command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-                return f"process {pid} ({command.strip()[:80]})"
+                return f"process {pid} ({' '.join(command.split())[:80]})"
     except (OSError, ValueError, IndexError):
         pass
     return "another process"

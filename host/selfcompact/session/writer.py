@@ -7,14 +7,30 @@ key that is gone.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from selfcompact.compaction.summary.choice import chosen_summariser
 from selfcompact.compaction.summary.summarisers import OfflineSummariser, Summariser
 from selfcompact.errors import UsageError
 from selfcompact.models.protocol import Model
 from selfcompact.models.registry import configured_model
 from selfcompact.models.scripted import ScriptedModel
-from selfcompact.session.policy import SessionPolicy
 from selfcompact.settings.schema import Settings
+
+
+class InForce(Protocol):
+    """What a writer asks of its session."""
+
+    @property
+    def model(self) -> Model:
+        """The model that answers the turns."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+
+    def warn(self, sentence: str) -> None:
+        """Tell an operator something."""
 
 
 class SummaryWriter:
@@ -28,7 +44,7 @@ class SummaryWriter:
         self,
         given: Summariser | None,
         *,
-        policy: SessionPolicy,
+        policy: InForce,
         cache_key: str,
     ) -> None:
         self._given, self._policy, self._cache_key = given, policy, cache_key
