@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -19,6 +20,7 @@ from host_bridge.host.server import Dispatcher
 from selfcompact.errors import KernelStartError, SandboxUnavailable, WorkspaceError
 from selfcompact.kernel import KernelSettings, SandboxPolicy, open_kernel
 from selfcompact.kernel import runtime as runtime_module
+from selfcompact.kernel.process import OwnedProcess
 from selfcompact.kernel.runtime import PREFIX, make_runtime_directory
 from selfcompact.sandbox import bubblewrap as bwrap_module
 from selfcompact.sandbox.bubblewrap import explain
@@ -111,6 +113,26 @@ async def test_a_start_can_be_cancelled_and_leaves_nothing(opened: OpenKernel) -
             await anyio.sleep_forever()
     assert scope.cancelled_caught
     assert directories() == before
+
+
+async def test_a_start_that_is_cancelled_while_the_sandbox_is_made_ends_its_process(
+    opened: OpenKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is there before the start has been given it."""
+    begun: list[OwnedProcess] = []
+    own = OwnedProcess.__init__
+
+    def noted(self: OwnedProcess, *arguments: Any, **options: Any) -> None:
+        own(self, *arguments, **options)
+        begun.append(self)
+        scope.cancel()
+
+    monkeypatch.setattr(OwnedProcess, "__init__", noted)
+    with anyio.CancelScope() as scope:
+        async with opened():
+            raise AssertionError("it was cancelled")
+    assert scope.cancelled_caught
+    assert [process.returncode is not None for process in begun] == [True]
 
 
 async def test_no_bubblewrap_fails_closed_with_what_to_do(opened: OpenKernel, monkeypatch: pytest.MonkeyPatch) -> None:

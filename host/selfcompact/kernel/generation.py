@@ -225,7 +225,8 @@ class _Start:
 
     async def close(self, generation: Generation | None) -> None:
         """Let the kernel end by itself, kill it when it does not, and give everything back. Bounded."""
-        process = self._process
+        # A start that is cancelled in the middle of launching has a process that it was not given yet.
+        process = self._process or (self._provisioner.process if self._provisioner is not None else None)
         if process is not None:
             if generation is not None and not (generation.dead.is_set() or generation.wedged):
                 generation.channels.send("control", "shutdown_request", {"restart": False})
