@@ -60,7 +60,8 @@ async def test_the_archive_can_be_read_when_the_skill_is_off(opened: OpenSession
         sc.cell("print('4711' in (await compact.entry(hits[0]['entry_id']))['text'])"),
         sc.say("ok"),
     ]
-    async with opened(steps, agent_callable=False) as session:
+    async with opened(steps) as session:
+        session.set_agent_callable(False)
         result = await session.prompt("go")
     assert outputs(result)[1:] == ["True", "True"]
 

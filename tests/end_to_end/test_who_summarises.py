@@ -61,8 +61,9 @@ async def test_a_summary_whose_stream_broke_off_is_never_installed(tmp_path: Pat
 
 async def test_after_a_switch_the_new_model_writes_the_summaries(tmp_path: Path) -> None:
     """Also those that are begun ahead; the model of before, whose key may be gone, is not asked again."""
+    full = [cell_reply(FILL), cell_reply(FILL)]
     async with (
-        FakeProvider([cell_reply(FILL), cell_reply(FILL), Reply("ok")]) as first,
+        FakeProvider([*full, cell_reply(ASK, usage=FULL), *full, Reply("ok")], summaries=[WRITTEN]) as first,
         FakeProvider([cell_reply(ASK, usage=FULL), Reply("ok")], summaries=itertools.repeat(WRITTEN)) as second,
         sc.open_session(
             model_at(first), workspace=tmp_path, session_file=tmp_path / "s.jsonl", settings=settings()
@@ -76,7 +77,7 @@ async def test_after_a_switch_the_new_model_writes_the_summaries(tmp_path: Path)
     assert outcome.result is not None, outcome.message
     ours: Any = (outcome.result.details or {})["selfcompact"]
     assert ours["summariser"] == "openai-chat:other"
-    assert asked == [0, 1]
+    assert asked == [1, 1]
 
 
 async def test_a_summariser_that_the_settings_name_stays_when_the_model_is_switched(
