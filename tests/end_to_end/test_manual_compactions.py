@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import anyio
+import pytest
 
 import selfcompact as sc
 
@@ -46,6 +47,7 @@ async def test_a_cancelled_manual_compaction_does_not_run_and_the_agents_request
     assert [outcome.status for outcome in result.compactions] == ["completed"]
 
 
+@pytest.mark.timeout(20)  # a run that nobody wakes must not cost a minute
 async def test_a_manual_compaction_is_carried_out_while_one_of_its_callers_still_waits(opened: OpenSession) -> None:
     outcomes: list[sc.CompactionOutcome] = []
     async with opened([*fill(), sc.cell(ASK_AND_WAIT), sc.say("ok")]) as session:

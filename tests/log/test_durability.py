@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +118,14 @@ def test_a_copy_gets_its_name_when_all_of_it_is_on_the_disk(tmp_path: Path, step
     assert [path.name for path in (tmp_path / "deep/er").iterdir()] == ["b.jsonl"]
 
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+def times_open(path: Path) -> int:
+    """How many descriptors of this process lead to a file."""
+    found = path.stat()
+    count = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the one that lists them is gone by now
+            count += os.path.samestat(link.stat(), found)
+    return count
 
 
 def mode(path: Path) -> int:
@@ -147,10 +154,9 @@ def test_the_lock_is_let_go_at_the_end_and_also_when_opening_fails(tmp_path: Pat
     path = tmp_path / "s.jsonl"
     write(path, chain(1))
     path.write_bytes(path.read_bytes().replace(b'"version":3', b'"version":9'))
-    before = open_files()
     with pytest.raises(SessionFileError, match="format version 9"):
         SessionLog.open(path, cwd=tmp_path)
-    assert open_files() == before
+    assert times_open(path) == 0
     with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     write(path, chain(1))
@@ -158,8 +164,8 @@ def test_the_lock_is_let_go_at_the_end_and_also_when_opening_fails(tmp_path: Pat
     log.close()
     log.close()
     with SessionLog.open(path, cwd=tmp_path):
-        pass
-    assert open_files() == before
+        assert times_open(path) == 1
+    assert times_open(path) == 0
 
 
 def test_another_process_that_has_the_log_open_is_named(tmp_path: Path) -> None:
@@ -169,12 +175,16 @@ def test_another_process_that_has_the_log_open_is_named(tmp_path: Path) -> None:
         "import fcntl, sys\nfile = open(sys.argv[1], 'rb')\nfcntl.flock(file, fcntl.LOCK_EX)\n"
         "print('locked', flush=True)\nsys.stdin.read()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
+    locked = tmp_path / "before.jsonl", tmp_path / "after.jsonl"  # other locks, round the one that is looked for
+    with (
+        SessionLog.open(locked[0], cwd=tmp_path),
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as holder,
+    ):
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"locked\n"
-        with pytest.raises(SessionFileError) as caught:
+        with SessionLog.open(locked[1], cwd=tmp_path), pytest.raises(SessionFileError) as caught:
             SessionLog.open(path, cwd=tmp_path)
         assert holder.stdin is not None
         holder.stdin.close()

@@ -80,7 +80,7 @@ def test_indices_of_version_1_become_ids_and_hook_messages_are_renamed(tmp_path:
 def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     source = tmp_path / "v9.jsonl"
     source.write_text('{"type":"session","version":9,"id":"s","timestamp":"t","cwd":"/"}\n')
-    with pytest.raises(SessionFileError, match="newer than 3"):
+    with pytest.raises(SessionFileError, match=r"v9\.jsonl: has format version 9, which is newer than 3"):
         migrate_session(source, tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
 

@@ -78,6 +78,14 @@ def test_a_line_longer_than_a_block_that_is_still_being_written_is_waited_for(tm
     assert sorted(ids(log, "needle")) == ["e1", "e2"]
 
 
+@pytest.mark.parametrize("rest", [4_094, 4_095, 4_096])
+def test_the_last_whole_line_is_found_wherever_a_block_begins(tmp_path: Path, rest: int) -> None:
+    log = tmp_path / "s.jsonl"
+    write(log, [say(1, None, "needle first"), say(2, None, "needle second")])
+    log.write_bytes(log.read_bytes() + b"x" * rest)
+    assert sorted(ids(log, "needle")) == ["e1", "e2"]
+
+
 def test_a_log_that_shrank_is_indexed_anew(tmp_path: Path) -> None:
     log = tmp_path / "s.jsonl"
     write(log, chain(1))

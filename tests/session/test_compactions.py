@@ -214,3 +214,21 @@ async def test_progress_of_a_summary_is_told_between_start_and_end(tmp_path: Pat
         assert event.window == 1
         assert event.characters >= 0
     assert max(getattr(event, "characters", 0) for event in progress) > 0
+
+
+async def test_the_warning_of_a_style_is_told_from_the_second_compaction_on(
+    tmp_path: Path,
+) -> None:
+    """The handoff style says that accuracy suffers from many of them."""
+    handoff = COMPACTION.model_copy(update={"style": "handoff", "offline_fallback": True})
+    steps = [*FILL, sc.say("one"), *FILL, sc.say("two")]
+    model = sc.ScriptedModel(steps, context_window=WINDOW)
+    async with memory_session(tmp_path / "s.jsonl", model, summaries=GOOD, compaction=handoff) as session:
+        told: list[list[str]] = []
+        for text in ("go", "more"):
+            await session.prompt(text)
+            stream = session.events()
+            assert (await session.compact()).status == "completed"
+            told.append([event.message for event in stream.pending() if isinstance(event, sc.events.WarningRaised)])
+    assert [len(each) for each in told] == [0, 1]
+    assert "compactions" in told[1][0]

@@ -162,6 +162,7 @@ async def test_a_command_is_given_all_that_is_known_as_json(tmp_path: Path) -> N
         ("sys.stderr.write('x'); print(json.dumps({'reason': 'said'})); sys.exit(2)", sc.Veto("{name}: said")),
         ("sys.stderr.write('why'); print(json.dumps({'cancel': True}))", sc.Veto("{name}: why")),
         ("print(json.dumps({'cancel': 1, 'summary': 'mine'}))", sc.SuppliedSummary("mine")),
+        ("sys.stderr.buffer.write(b'n\\xff'); sys.exit(2)", sc.Veto("{name}: n\ufffd")),
         ("sys.stderr.write('noise'); print(json.dumps({'summary': ' '}))", None),
         ("print(json.dumps({'summary': 3}))", None),
         ("print(' ')", None),
@@ -187,6 +188,7 @@ async def test_the_answer_of_a_command_after_a_compaction(tmp_path: Path, contex
     [
         ("sys.stderr.write('x' * 500 + 'the end'); sys.exit(3)", "exit code 3 (" + "x" * 293 + "the end)"),
         ("sys.exit(1)", "exit code 1 (no message)"),
+        ("sys.stdout.buffer.write(b'\\xff')", "not JSON"),
         ("print('[]')", "JSON that is not an object"),
         ("print('{')", "not JSON"),
         ("import time; time.sleep(60)", "longer than 0.3 s"),

@@ -140,7 +140,8 @@ def test_the_floors_reason_tells_usage_and_floor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "window", "percent"), [(333, 1_000, 33.3), (0, 1_000, 0.0), (None, 1_000, None), (5, None, None)]
+    ("tokens", "window", "percent"),
+    [(333, 1_000, 33.3), (2, 3, 66.7), (0, 1_000, 0.0), (None, 1_000, None), (5, None, None)],
 )
 def test_the_share_of_the_window_is_none_when_a_figure_is_not_known(
     tokens: int | None, window: int | None, percent: float | None
