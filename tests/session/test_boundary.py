@@ -40,6 +40,7 @@ def full(**facts: Any) -> BoundaryFacts:
         (BoundaryFacts(estimated_tokens=10**9), Continue()),
         (BoundaryFacts(overflow="too long"), Compact("overflow", None, retry=True)),
         (full(overflow="too long", pending=ASKED), Compact("overflow", "keep x", retry=True)),
+        (full(overflow="too long", pending=ASKED, manual=MANUAL), Compact("overflow", "by hand", retry=True)),
         (BoundaryFacts(overflow="too long", enabled=False), Compact("overflow", None, retry=True)),
         (
             BoundaryFacts(overflow="too long", attempts=ONE),

@@ -32,7 +32,22 @@ def results(result: sc.RunResult) -> list[str]:
     return [text_of(message) for message in result.messages if message.role == "toolResult"]
 
 
-async def test_the_breaker_speaks_once_when_it_opens_and_again_when_it_opens_again(tmp_path: Path) -> None:
+async def test_the_breaker_speaks_again_when_it_opens_again(tmp_path: Path) -> None:
+    full = Usage(input=4_600, output=10)
+    failing = [sc.cell("wait 1", usage=full) for _ in range(5)]
+    steps: list[StepSource] = [*FILL, *failing, sc.cell("ask", usage=full), *FILL, *failing, sc.say("ok", usage=full)]
+    model = sc.ScriptedModel(steps, context_window=WINDOW)
+    summaries: list[str | sc.ModelError] = [*[DENIED] * 3, SUMMARY, *[DENIED] * 20]
+    async with memory_session(tmp_path / "s.jsonl", model, summaries=iter(summaries), compaction=COMPACTION) as session:
+        stream = session.events()
+        result = await session.prompt("go")
+        kinds = [event.type for event in stream.pending()]
+    done = [outcome.status for outcome in result.compactions]
+    assert done == ["failed"] * 3 + ["completed"] + ["failed"] * 3
+    assert kinds.count("auto_compaction_disarmed") == 2
+
+
+async def test_the_breaker_speaks_when_it_opens_and_says_until_when(tmp_path: Path) -> None:
     full, grown = (Usage(input=size, output=10) for size in (4_600, 5_800))
     steps: list[StepSource] = [
         *FILL,
@@ -183,6 +198,7 @@ def test_an_address_and_its_token_are_noticed_when_they_change(monkeypatch: pyte
     for compaction in (
         REMOTE,
         {"remoteEndpoint": "http://127.0.0.1:8/"},
+        REMOTE,
         {**REMOTE, "remoteTokenVariable": "TOKEN"},
         {},
     ):

@@ -162,3 +162,21 @@ async def test_a_cell_gets_hits_and_entries_in_the_contracts_form(tmp_path: Path
     assert entry["omitted_chars"] == len(text_of(say(9, None, long).message)) - MAX_ENTRY_CHARS
     assert len(entry["text"]) < MAX_ENTRY_CHARS + 100
     assert (entry["text"][:6], entry["text"][-5:]) == ("first ", " last")
+
+
+def test_the_archive_may_take_as_long_as_a_first_search_does_and_the_others_may_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: dict[str, float] = {}
+
+    def noted(_self: Dispatcher, request_type: str, *_arguments: Any, timeout_s: float) -> None:
+        limits[request_type] = timeout_s
+
+    monkeypatch.setattr(Dispatcher, "register", noted)
+    SkillEnd(Dispatcher(), EventHub(), RequestSlot(), Archive(tmp_path / "s.jsonl")).switch(True)
+    assert limits == {
+        "compact.recall": ARCHIVE_TIMEOUT_S,
+        "compact.entry": ARCHIVE_TIMEOUT_S,
+        "compact.status": HANDLER_TIMEOUT_S,
+        "compact.run": HANDLER_TIMEOUT_S,
+    }
