@@ -20,6 +20,7 @@ def test_each_example_is_run_here() -> None:
     assert sorted(SAID) == sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SAID))
 def test_the_example_runs_and_says_what_it_promises(name: str, tmp_path: Path) -> None:
     runner = (

@@ -128,7 +128,7 @@ MESSAGE = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(MESSAGE, min_size=2, max_size=12),
     st.sampled_from([2_000, 8_000, 16_000, 32_000, 128_000]),
@@ -177,7 +177,7 @@ async def test_a_span_with_nothing_to_say_is_never_an_empty_summary() -> None:
     assert summariser.requests == []
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.lists(MESSAGE, min_size=1, max_size=8), min_size=1, max_size=4),
     st.sampled_from(["sections", "kimi", "handoff"]),

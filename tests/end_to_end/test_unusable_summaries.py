@@ -29,7 +29,14 @@ BAD: dict[str, Answer] = {
 """Each is sent twice: once, and when it is asked for once more. What is denied is not asked for again."""
 
 
-@pytest.mark.parametrize("family", ["openai-chat", "openai", "anthropic"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "openai-chat",
+        pytest.param("openai", marks=pytest.mark.slow),
+        pytest.param("anthropic", marks=pytest.mark.slow),
+    ],
+)
 async def test_a_reply_that_is_no_summary_is_refused_asked_for_once_more_and_changes_nothing(
     tmp_path: Path, family: str
 ) -> None:

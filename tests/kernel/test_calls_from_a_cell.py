@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anyio
+import pytest
 
 from .conftest import Host, OpenKernel
 
@@ -147,6 +148,7 @@ async def test_instructions_with_half_a_surrogate_pair_still_arrive(opened: Open
         assert host.asked == ["a?b"]
 
 
+@pytest.mark.slow
 async def test_requests_survive_a_cell_that_floods_both_streams(opened: OpenKernel) -> None:
     """Each within a second, while 10,000 lines are flushed beside a noisy thread."""
     code = """

@@ -121,6 +121,7 @@ async def test_children_and_descriptors_write_into_the_cell_that_started_them(op
             assert result.text == f"child {number}"
 
 
+@pytest.mark.slow
 async def test_ten_thousand_flushed_lines_are_complete_or_say_what_is_missing(opened: OpenKernel) -> None:
     """Nothing is lost on the way, whatever the speed of the two sides."""
     lines = "".join(f"line {n}\n" for n in range(10_000))
@@ -157,6 +158,7 @@ def forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
+@pytest.mark.slow
 async def test_floods_end_normally_and_cost_the_host_no_memory(opened: OpenKernel) -> None:
     """Less than 64 MiB more than before, and the next cell is what it would have been."""
     async with opened({"memory": None}) as kernel:

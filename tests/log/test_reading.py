@@ -50,7 +50,7 @@ def chain(count: int) -> list[Entry]:
     st.lists(st.binary(max_size=40).map(lambda b: b.replace(b"\n", b"").replace(b"\r", b"")), max_size=30),
     st.booleans(),
 )
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_lines_backward_are_lines_forward_reversed(lines: list[bytes], ends: bool) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines_module, "BLOCK", 7)
@@ -100,7 +100,7 @@ def trees(draw: st.DrawFn) -> list[Entry]:
 
 
 @given(trees())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_the_live_end_of_a_file_is_the_live_path_of_all_its_entries(entries: list[Entry]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s.jsonl"

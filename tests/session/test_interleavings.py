@@ -224,7 +224,7 @@ def ended_early(event: sc.events.Event) -> bool:
 
 
 @given(PLANS)
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 async def test_no_interleaving_loses_doubles_or_breaks_anything(plan: Plan) -> None:
     await check(plan)
 
