@@ -34,7 +34,7 @@ from selfcompact.testing import Call, FakeProvider, Reply
 from selfcompact.text.surrogates import encodable
 from tests.requests_sent import complete
 
-EXAMPLES = 30
+EXAMPLES = 15
 """Each is one or two requests over loopback."""
 
 Said = tuple[str, str]
