@@ -46,6 +46,9 @@ def test_every_entry_is_indexed_once_however_often_the_log_grows(tmp_path: Path)
         assert Archive(log).entry(f"e{number}") is not None
     assert Archive(log).index == tmp_path / "s.jsonl.index.sqlite"
     assert rows(log) == ["e0", "e1", "e2", "e10", "e11"]
+    with closing(sqlite3.connect(Archive(log).index)) as connection:
+        found = log.stat()
+        assert connection.execute("SELECT * FROM state").fetchall() == [(found.st_ino, found.st_size)]
     assert sorted(ids(log, "needle")) == ["e10", "e11"]
 
 

@@ -163,7 +163,9 @@ async def test_what_was_begun_is_given_up_when_a_hook_decides_otherwise(
         assert (counting.asked, counting.cancelled) == (1, 0)
         return decision
 
-    model = sc.ScriptedModel([*FILL, sc.cell("ask keep x"), sc.cell("wait 20"), sc.say("ok")], context_window=WINDOW)
+    model = sc.ScriptedModel(
+        [*FILL, sc.cell("ask keep `x = 1`"), sc.cell("wait 20"), sc.say("ok")], context_window=WINDOW
+    )
     hooks = sc.Hooks(before_compact=[decide])
     async with memory_session(
         tmp_path / "s.jsonl", model, summariser=counting, compaction=AHEAD, hooks=hooks
@@ -178,6 +180,7 @@ async def test_what_was_begun_is_given_up_when_a_hook_decides_otherwise(
         (record,) = written
         assert outcome.status == "completed"
         assert "Written by a hook." in record["summary"]
+        assert noted(record)["keptVerbatim"] == ["x = 1"]
         ours = noted(record)
         assert (ours["summariser"], ours["writtenAhead"], ours["waitedMs"], ours["requests"]) == ("hook", False, 0, 0)
 
