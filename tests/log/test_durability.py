@@ -317,7 +317,8 @@ def test_a_torn_record_goes_aside_and_a_whole_one_without_its_newline_stays(tmp_
     path = tmp_path / "s.jsonl"
     write(path, chain(2))
     whole = path.read_bytes()
-    for torn in (b'{"type":"message","id"', b"[1]", b'{"id":"x"}'):
+    long = b'{"type":"message","text":"' + b"".join(b"%07d " % number for number in range(80_000))
+    for torn in (b'{"type":"message","id"', b"[1]", b'{"id":"x"}', long):
         path.write_bytes(whole + torn)
         with SessionLog.open(path, cwd=tmp_path) as log:
             assert log.damage == ()
