@@ -135,6 +135,17 @@ async def test_a_command_answers_with_exit_code_and_json(
     assert said in (outcome.result.summary if outcome.result else outcome.message or "")
 
 
+async def test_a_command_has_the_time_that_its_own_setting_gives_it(opened: OpenSession, tmp_path: Path) -> None:
+    """Also when that is more than a hook of the program gets."""
+    slow = command(tmp_path, "time.sleep(0.6)\nsys.stderr.write('no')\nsys.exit(2)", timeout_s=20)
+    steps = [*fill(), sc.cell(ASK), sc.say("ok")]
+    async with opened(steps, hooks=sc.Hooks(timeout_s=0.2), command_hooks={"beforeCompact": [slow]}) as session:
+        result = await session.prompt("go")
+    (outcome,) = result.compactions
+    assert outcome.status == "vetoed"
+    assert (outcome.message or "").endswith("no")
+
+
 async def test_a_command_after_a_compaction_adds_context(opened: OpenSession, tmp_path: Path) -> None:
     program = "print(json.dumps({'context': f\"{data['event']}: {data['tokensBefore']}\"}))"
     hooks = {"afterCompact": [command(tmp_path, program)]}

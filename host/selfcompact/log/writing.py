@@ -100,19 +100,28 @@ class SessionLog:
         self._has_entries, self._synced = True, False
 
     def sync(self) -> None:
-        """Have the disk store everything that was appended. Does nothing when there is nothing new."""
+        """Have the disk store everything that was appended. Does nothing when there is nothing new.
+
+        Raises:
+            SessionFileError: the disk did not store it; the operating system has it, and the next call tries again.
+        """
         if self._descriptor is not None and self._fsync and not self._synced:
-            os.fsync(self._descriptor)
+            try:
+                os.fsync(self._descriptor)
+            except OSError as error:
+                raise SessionFileError(self.path, f"is not stored on the disk ({error.strerror})") from error
         self._synced = True
 
     def close(self) -> None:
         """Close and unlock the file; one that holds a header alone is removed. Closing twice is fine."""
         if self._descriptor is not None:
-            self.sync()
-            descriptor, self._descriptor = self._descriptor, None
-            if not self._has_entries:
-                self.path.unlink(missing_ok=True)
-            os.close(descriptor)
+            try:
+                self.sync()
+            finally:
+                descriptor, self._descriptor = self._descriptor, None
+                if not self._has_entries:
+                    self.path.unlink(missing_ok=True)
+                os.close(descriptor)
 
     def __enter__(self) -> Self:
         return self

@@ -238,7 +238,10 @@ class Compactor:
             noted=noted,
         )
         self._conversation.append(entry)
-        self._conversation.sync()
+        try:
+            self._conversation.sync()
+        except SessionFileError as error:  # the record is in the log and holds; the next boundary tries again
+            self._report(str(error))
         if planned.warning is not None:
             self._report(planned.warning)
         result = CompactionResult(

@@ -123,8 +123,12 @@ class Run:
             result = self._result("aborted", None)
         if result.status != "done":
             self.host.skill.drop(f"the run {'was aborted' if result.status == 'aborted' else 'failed'}")
+        try:
+            self.conversation.sync()
+        except SessionFileError as error:
+            if result.status == "done":
+                result = self._result("failed", error, str(error))
         self.hub.emit(AgentEnd(status=result.status, messages=result.messages, reason=result.reason))
-        self.conversation.sync()
         return result
 
     async def _turn(self) -> bool:

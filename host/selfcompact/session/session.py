@@ -132,11 +132,13 @@ class Session:
             self._running, self._scope = False, None
             if run.has_begun:
                 self._first_note = None
-            result = run.finish(result)
-            if result.status != "done":
-                coordinator.give_up_ahead()
-            coordinator.settle_manual(None)
-            self._state.settle()
+            try:
+                result = run.finish(result)
+                if result.status != "done":
+                    coordinator.give_up_ahead()
+            finally:
+                coordinator.settle_manual(None)
+                self._state.settle()
         return result
 
     def steer(self, text: str) -> None:
