@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 LLAMA_SERVER ?= llama-server
+WORKERS ?= 2
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
@@ -24,7 +25,7 @@ demo: $(STAMP) ## an agent compacts itself from a cell (no API key needed)
 	@$(BIN)/selfcompact demo
 
 test: $(STAMP) ## every test but the slow ones
-	$(BIN)/python -m pytest -m "not slow and not local_llm"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not local_llm"
 
 test-kernels: $(STAMP) ## the kernel tests against every supported ipykernel, each in its own environment
 	$(BIN)/python -m tests.kernel.matrix $(VENV)/kernels
@@ -45,6 +46,7 @@ bench: $(STAMP) ## the measurements of docs/benchmarks.md
 	$(BIN)/python -m benchmarks log
 	$(BIN)/python -m benchmarks bridge
 	$(BIN)/python -m benchmarks kernel --parts 1
+	$(BIN)/python -m benchmarks weight
 
 test-local-llm: $(STAMP) ## against llama.cpp: make test-local-llm MODEL=file.gguf [LLAMA_SERVER=llama-server]
 	@test -f "$(MODEL)" || { echo "name a model file: make test-local-llm MODEL=/path/to/file.gguf" >&2; exit 2; }

@@ -3,6 +3,7 @@ without kernel and sandbox. What the bridge adds to the first is told by the ste
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import time
@@ -93,6 +94,7 @@ class OnALoop:
 
     def __init__(self, dealer: zmq.Socket[bytes]) -> None:
         self._arrived = anyio.Event()
+        self._fd = int(dealer.getsockopt(zmq.FD))
         self._socket = LoopSocket(dealer, lambda _parts: self._arrived.set())
 
     async def ask(self, count: int) -> list[float]:
@@ -108,7 +110,7 @@ class OnALoop:
 
     def pause(self) -> None:
         """Leave the socket to others."""
-        self._socket.pause()
+        asyncio.get_running_loop().remove_reader(self._fd)
 
 
 class Caller:

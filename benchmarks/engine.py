@@ -23,7 +23,8 @@ from benchmarks.sessions import WINDOW, boundary_times, compacted, entries, writ
 from benchmarks.tokeniser import o200k
 from selfcompact.messages import Usage
 from selfcompact.settings import LoadedSettings, load_settings
-from selfcompact.text.tokens import CharsEstimator, ScriptAwareEstimator
+from selfcompact.text.tokens import ScriptAwareEstimator
+from tests.chars_estimator import CharsEstimator
 
 SIZES = (1_000, 10_000, 100_000, 300_000)
 """Entries in the log."""

@@ -72,6 +72,7 @@ def render() -> str:
         "# Events",
         "",
         "`session.events()` yields them, `selfcompact run --json` writes one a line (after the session header).",
+        "In Python they are the classes of `selfcompact.events`.",
         "This page is made from the types (`python -m tests.events_doc`); a test keeps it true.",
         "",
         events.__doc__.strip(),

@@ -25,8 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LIST = Path(__file__).with_suffix(".toml")
 
-FOLDERS = ("bridge", "host", "kernel_skill", "tests", "benchmarks", "docs")
-FILES = ("CHANGELOG.md", "Makefile", "README.md", "SKILL.md", "pyproject.toml")
+FOLDERS = ("bridge", "host", "kernel_skill", "tests", "benchmarks", "docs", "examples")
+FILES = ("ARCHITECTURE.md", "CHANGELOG.md", "Makefile", "README.md", "SKILL.md", "pyproject.toml")
 """What the tests read: everything but what is made from it."""
 
 IMPORTED = ("bridge", "host", "kernel_skill", ".")
@@ -98,12 +98,16 @@ def verdict(mutant: Mutant, report: Report) -> str | None:
 
 
 def parsed(junit: str) -> dict[str, frozenset[str]]:
-    """The outcomes in a report of pytest's (xunit1): `passed`, `failure`, `error`, `skipped` of each test."""
+    """The outcomes in a report of pytest's (xunit1): `passed`, `failure`, `error`, `skipped` of each test.
+
+    A test with cases stands under its name with all outcomes, and under the name of each case with that one's.
+    """
     found: dict[str, set[str]] = {}
     for case in ET.fromstring(junit).iter("testcase"):
-        test = f"{case.get('file', '')}::{case.get('name', '').partition('[')[0]}"
         tags = {child.tag for child in case} & {"failure", "error", "skipped"}
-        found.setdefault(test, set()).update(tags or {"passed"})
+        name = case.get("name", "")
+        for known in {name, name.partition("[")[0]}:
+            found.setdefault(f"{case.get('file', '')}::{known}", set()).update(tags or {"passed"})
     return {test: frozenset(outcomes) for test, outcomes in found.items()}
 
 

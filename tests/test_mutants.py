@@ -75,10 +75,15 @@ def test_only_a_named_test_that_fails_by_itself_counts(
     assert found is None if told is None else told in (found or "")
 
 
-def test_outcomes_are_read_from_pytests_report_without_parameters() -> None:
+def test_outcomes_are_read_from_pytests_report_for_a_test_and_for_each_of_its_cases() -> None:
     junit = """<testsuites><testsuite>
       <testcase file="tests/test_x.py" name="test_one[a]"><failure message="m"/></testcase>
       <testcase file="tests/test_x.py" name="test_one[b]"/>
       <testcase file="tests/test_x.py" name="test_two"><skipped/></testcase>
     </testsuite></testsuites>"""
-    assert parsed(junit) == {TEST: {"failure", "passed"}, "tests/test_x.py::test_two": {"skipped"}}
+    assert parsed(junit) == {
+        TEST: {"failure", "passed"},
+        f"{TEST}[a]": {"failure"},
+        f"{TEST}[b]": {"passed"},
+        "tests/test_x.py::test_two": {"skipped"},
+    }

@@ -23,116 +23,96 @@ asyncio.run(main())
 ```
 """
 
-from selfcompact.errors import (
-    AuthenticationFailed,
-    CompactionError,
-    CompactionLimit,
-    ContextOverflow,
-    InvalidHistory,
-    KernelClosed,
-    KernelDied,
-    KernelError,
-    KernelStartError,
-    ModelError,
-    ModelTimeout,
-    NotBeneficial,
-    PermissionDenied,
-    ProviderUnavailable,
-    RateLimited,
-    Refused,
-    SandboxUnavailable,
-    ScriptError,
-    ScriptExhausted,
-    SelfcompactError,
-    SessionBusy,
-    SessionClosed,
-    SessionError,
-    SessionFileError,
-    SettingsError,
-    SummaryRejected,
-    UsageError,
-    WorkspaceError,
-)
-from selfcompact.events import (
-    AgentCallableChanged,
-    AgentEnd,
-    AgentStart,
-    AutoCompactionDisarmed,
-    CompactionEnd,
-    CompactionProgress,
-    CompactionResult,
-    CompactionScheduled,
-    CompactionStart,
-    Event,
-    KernelRestarted,
-    MessageEnd,
-    MessageStart,
-    MessageUpdate,
-    ModelChanged,
-    RequestDropped,
-    RetryScheduled,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolExecutionUpdate,
-    TurnEnd,
-    TurnStart,
-    WarningRaised,
-)
-from selfcompact.messages import Message
-from selfcompact.models.protocol import Model
-from selfcompact.models.scripted import ScriptedModel, Step, cell, fail, overflow, say
-from selfcompact.session.compactor import CompactionOutcome
-from selfcompact.session.hooks import CompactionPreparation, Hooks, SuppliedSummary, Veto
-from selfcompact.session.open import open_session
-from selfcompact.session.run import RunResult
-from selfcompact.session.session import Session
-from selfcompact.session.status import ContextStatus
-from selfcompact.session.stream import EventStream
-from selfcompact.settings.load import load_settings
-from selfcompact.settings.schema import Settings
+TYPE_CHECKING = False
+# Type checkers take it for true by its name; the one of `typing` takes longer to import than a bare interpreter may.
+
+if TYPE_CHECKING:
+    from selfcompact import errors, events
+    from selfcompact.compaction.summary.request import SummaryRequest
+    from selfcompact.compaction.summary.summarisers import (
+        ModelSummariser,
+        OfflineSummariser,
+        Summariser,
+        SummaryReply,
+        TextSummariser,
+    )
+    from selfcompact.errors import (
+        AuthenticationFailed,
+        CompactionError,
+        CompactionFailed,
+        CompactionLimit,
+        ContextOverflow,
+        InvalidHistory,
+        KernelClosed,
+        KernelDied,
+        KernelError,
+        KernelStartError,
+        ModelError,
+        ModelTimeout,
+        NotBeneficial,
+        PermissionDenied,
+        ProviderUnavailable,
+        RateLimited,
+        Refused,
+        SandboxUnavailable,
+        ScriptError,
+        ScriptExhausted,
+        SelfcompactError,
+        SessionBusy,
+        SessionClosed,
+        SessionError,
+        SessionFileError,
+        SettingsError,
+        SummaryRejected,
+        UsageError,
+        WorkspaceError,
+    )
+    from selfcompact.messages import Message
+    from selfcompact.models.protocol import Model
+    from selfcompact.models.registry import make_model
+    from selfcompact.models.scripted import ScriptedModel, Step, cell, fail, overflow, say
+    from selfcompact.sandbox.policy import SandboxPolicy
+    from selfcompact.session.compactor import CompactionOutcome
+    from selfcompact.session.hooks import CompactionPreparation, Hooks, SuppliedSummary, Veto
+    from selfcompact.session.open import open_session
+    from selfcompact.session.run import RunResult
+    from selfcompact.session.session import Session
+    from selfcompact.session.status import ContextStatus
+    from selfcompact.session.stream import EventStream
+    from selfcompact.settings.kernel import KernelSettings
+    from selfcompact.settings.load import load_settings
+    from selfcompact.settings.schema import Settings
 
 __all__ = [
-    "AgentCallableChanged",
-    "AgentEnd",
-    "AgentStart",
     "AuthenticationFailed",
-    "AutoCompactionDisarmed",
-    "CompactionEnd",
     "CompactionError",
+    "CompactionFailed",
     "CompactionLimit",
     "CompactionOutcome",
     "CompactionPreparation",
-    "CompactionProgress",
-    "CompactionResult",
-    "CompactionScheduled",
-    "CompactionStart",
     "ContextOverflow",
     "ContextStatus",
-    "Event",
     "EventStream",
     "Hooks",
     "InvalidHistory",
     "KernelClosed",
     "KernelDied",
     "KernelError",
-    "KernelRestarted",
+    "KernelSettings",
     "KernelStartError",
     "Message",
-    "MessageEnd",
-    "MessageStart",
-    "MessageUpdate",
     "Model",
-    "ModelChanged",
     "ModelError",
+    "ModelSummariser",
     "ModelTimeout",
     "NotBeneficial",
+    "OfflineSummariser",
     "PermissionDenied",
     "ProviderUnavailable",
     "RateLimited",
     "Refused",
-    "RequestDropped",
-    "RetryScheduled",
     "RunResult",
+    "SandboxPolicy",
     "SandboxUnavailable",
     "ScriptError",
     "ScriptExhausted",
@@ -146,21 +126,112 @@ __all__ = [
     "Settings",
     "SettingsError",
     "Step",
+    "Summariser",
     "SummaryRejected",
+    "SummaryReply",
+    "SummaryRequest",
     "SuppliedSummary",
-    "ToolExecutionEnd",
-    "ToolExecutionStart",
-    "ToolExecutionUpdate",
-    "TurnEnd",
-    "TurnStart",
+    "TextSummariser",
     "UsageError",
     "Veto",
-    "WarningRaised",
     "WorkspaceError",
     "cell",
+    "errors",
+    "events",
     "fail",
     "load_settings",
+    "make_model",
     "open_session",
     "overflow",
     "say",
 ]
+
+__version__ = "0.1.0"
+
+_PLACES = {
+    "": ("errors", "events"),
+    "compaction.summary.request": ("SummaryRequest",),
+    "compaction.summary.summarisers": (
+        "ModelSummariser",
+        "OfflineSummariser",
+        "Summariser",
+        "SummaryReply",
+        "TextSummariser",
+    ),
+    "errors": (
+        "AuthenticationFailed",
+        "CompactionError",
+        "CompactionFailed",
+        "CompactionLimit",
+        "ContextOverflow",
+        "InvalidHistory",
+        "KernelClosed",
+        "KernelDied",
+        "KernelError",
+        "KernelStartError",
+        "ModelError",
+        "ModelTimeout",
+        "NotBeneficial",
+        "PermissionDenied",
+        "ProviderUnavailable",
+        "RateLimited",
+        "Refused",
+        "SandboxUnavailable",
+        "ScriptError",
+        "ScriptExhausted",
+        "SelfcompactError",
+        "SessionBusy",
+        "SessionClosed",
+        "SessionError",
+        "SessionFileError",
+        "SettingsError",
+        "SummaryRejected",
+        "UsageError",
+        "WorkspaceError",
+    ),
+    "messages": ("Message",),
+    "models.protocol": ("Model",),
+    "models.registry": ("make_model",),
+    "models.scripted": (
+        "ScriptedModel",
+        "Step",
+        "cell",
+        "fail",
+        "overflow",
+        "say",
+    ),
+    "sandbox.policy": ("SandboxPolicy",),
+    "session.compactor": ("CompactionOutcome",),
+    "session.hooks": (
+        "CompactionPreparation",
+        "Hooks",
+        "SuppliedSummary",
+        "Veto",
+    ),
+    "session.open": ("open_session",),
+    "session.run": ("RunResult",),
+    "session.session": ("Session",),
+    "session.status": ("ContextStatus",),
+    "session.stream": ("EventStream",),
+    "settings.kernel": ("KernelSettings",),
+    "settings.load": ("load_settings",),
+    "settings.schema": ("Settings",),
+}
+"""Where each name is; a module is imported when one of its names is first used. `""`: a module of this package."""
+
+if not TYPE_CHECKING:  # a checker that saw `__getattr__` would take every misspelt name for Any
+
+    def __getattr__(name: str) -> object:
+        """Import a public name at its first use (PEP 562)."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        place = next(place for place, names in _PLACES.items() if name in names)
+        found = getattr(import_module(f"{__name__}.{place}"), name) if place else import_module(f"{__name__}.{name}")
+        globals()[name] = found
+        return found
+
+    def __dir__() -> list[str]:
+        """The public names."""
+        return list(__all__)

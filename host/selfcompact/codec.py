@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 Json = Any
 """What `json.loads` returns."""
@@ -89,7 +89,7 @@ class Record:
         """Read one JSON object.
 
         Raises:
-            DecodeError: `data` is no object, a required key is missing, or a value has the wrong type.
+            DecodeError: `data` is not an object, a required key is missing, or a value has the wrong type.
         """
         if not isinstance(data, dict):
             raise DecodeError(f"{cls.__name__} should be an object, not {type(data).__name__}")
@@ -133,3 +133,17 @@ class Record:
         for key, value in self.extra.items():
             data.setdefault(key, value)
         return data
+
+
+R = TypeVar("R", bound=Record)
+
+
+def decode_tagged(data: Json, tag: str, kinds: Mapping[str, type[R]], unknown: type[R], what: str) -> R:
+    """Read one of several records, told by the text under `tag`; another text gives an `unknown`.
+
+    Raises:
+        DecodeError: it is not an object, has no tag, or lacks what its kind demands.
+    """
+    if not isinstance(data, dict) or not isinstance(data.get(tag), str):
+        raise DecodeError(f"{what} should be an object with a {tag}")
+    return kinds.get(data[tag], unknown).from_json(data)

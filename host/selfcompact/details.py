@@ -1,4 +1,4 @@
-"""What we note on a compaction entry, under `selfcompact` in its `details`: one record for whoever writes or reads it.
+"""What we note on a compaction entry, under `selfcompact` in its `details`: one record for all that write or read it.
 
 Session files are written by several programs and by hand, so reading is forgiving: a value of the wrong type counts as
 not there. Keys keep their names for good; new ones may be added.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from selfcompact.codec import DecodeError, Json, Record, converted
+from selfcompact.codec import Json, Record, converted, decode_tagged
 from selfcompact.messages import (
     Content,
     CustomMessage,
@@ -188,11 +188,9 @@ def decode_entry(data: Json) -> Entry:
     """Read an entry by its `type`; a type that we do not know becomes an `UnknownEntry`.
 
     Raises:
-        DecodeError: it is no object, has no type, or lacks what its type demands.
+        DecodeError: it is not an object, has no type, or lacks what its type demands.
     """
-    if not isinstance(data, dict) or not isinstance(data.get("type"), str):
-        raise DecodeError("an entry should be an object with a type")
-    return _ENTRIES.get(data["type"], UnknownEntry).from_json(data)
+    return decode_tagged(data, "type", _ENTRIES, UnknownEntry, "an entry")
 
 
 def message_of(entry: Entry) -> Message | None:

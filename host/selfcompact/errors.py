@@ -38,8 +38,11 @@ Callers match on the class and its attributes, never on the text. Each text ends
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+TYPE_CHECKING = False  # as in the root package
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 
 def described(error: BaseException) -> str:
@@ -77,7 +80,7 @@ class ScriptError(UsageError):
 
 
 class WorkspaceError(UsageError):
-    """The workspace is missing, is no directory, or may not be used."""
+    """The workspace is missing, is not a directory, or may not be used."""
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path, self.problem = path, problem

@@ -24,6 +24,35 @@ from typing import Literal
 from selfcompact.codec import Json, Record, converted
 from selfcompact.messages import AssistantMessage, Message, ToolResultMessage, decode_message, encode_message
 
+__all__ = [
+    "AgentCallableChanged",
+    "AgentEnd",
+    "AgentStart",
+    "AutoCompactionDisarmed",
+    "CompactionEnd",
+    "CompactionProgress",
+    "CompactionReason",
+    "CompactionResult",
+    "CompactionScheduled",
+    "CompactionStart",
+    "CompactionStatus",
+    "Event",
+    "KernelRestarted",
+    "MessageEnd",
+    "MessageStart",
+    "MessageUpdate",
+    "ModelChanged",
+    "RequestDropped",
+    "RetryScheduled",
+    "RunStatus",
+    "ToolExecutionEnd",
+    "ToolExecutionStart",
+    "ToolExecutionUpdate",
+    "TurnEnd",
+    "TurnStart",
+    "WarningRaised",
+]
+
 CompactionReason = Literal["manual", "threshold", "overflow", "requested"]
 """Who wanted a compaction: the operator, the threshold, the provider's overflow error, the agent."""
 
@@ -32,6 +61,12 @@ CompactionStatus = Literal["completed", "skipped", "failed", "vetoed", "interrup
 
 RunStatus = Literal["done", "failed", "aborted"]
 """How a run ended."""
+
+CallStatus = Literal["ok", "error", "timeout", "aborted", "died", "refused"]
+"""How a tool call ended. `refused`: it was not run, because its arguments or its tool's name were wrong."""
+
+DeltaKind = Literal["text", "thinking"]
+"""What of a response is being streamed."""
 
 
 def _decode_messages(data: Json) -> tuple[Message, ...]:
@@ -54,7 +89,7 @@ class AgentEnd(Record):
     """A run is over. `messages` are the ones it added; `reason` says why it stopped when it is not `done`."""
 
     type: str = "agent_end"
-    status: str = "done"
+    status: RunStatus = "done"
     messages: tuple[Message, ...] = converted(_decode_messages, _encode_messages, default=())
     reason: str | None = None
 
@@ -93,7 +128,7 @@ class MessageUpdate(Record):
     """A piece of the response that is being streamed. `kind` is `text` or `thinking`."""
 
     type: str = "message_update"
-    kind: str
+    kind: DeltaKind
     delta: str
 
 
@@ -144,7 +179,7 @@ class ToolExecutionEnd(Record):
     tool_name: str
     result: ToolResultMessage = converted(ToolResultMessage.from_json, encode_message)
     is_error: bool = False
-    status: str = "ok"
+    status: CallStatus = "ok"
     duration_ms: int = 0
 
 
@@ -153,7 +188,7 @@ class CompactionStart(Record):
     """A compaction begins. The history is unchanged until `compaction_end` says otherwise."""
 
     type: str = "compaction_start"
-    reason: str
+    reason: CompactionReason
     custom_instructions: str | None = None
 
 
@@ -190,8 +225,8 @@ class CompactionEnd(Record):
     it is not. `will_retry`: the request that overflowed is sent again."""
 
     type: str = "compaction_end"
-    reason: str
-    status: str
+    reason: CompactionReason
+    status: CompactionStatus
     result: CompactionResult | None = converted(CompactionResult.from_json, _encode_result, default=None)
     aborted: bool = False
     will_retry: bool = False

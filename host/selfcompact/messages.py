@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from selfcompact.codec import DecodeError, Json, Record, converted
+from selfcompact.codec import DecodeError, Json, Record, converted, decode_tagged
 
 StopReason = Literal["stop", "length", "toolUse", "error", "aborted"]
 """Why a response ended. `toolUse`: it asks for tools; `error` and `aborted` carry no trustworthy usage."""
@@ -221,11 +221,9 @@ def decode_message(data: Json) -> Message:
     """Read a message by its `role`.
 
     Raises:
-        DecodeError: it is no object, has no role, or lacks what its role demands.
+        DecodeError: it is not an object, has no role, or lacks what its role demands.
     """
-    if not isinstance(data, dict) or not isinstance(data.get("role"), str):
-        raise DecodeError("a message should be an object with a role")
-    return _MESSAGES.get(data["role"], UnknownMessage).from_json(data)
+    return decode_tagged(data, "role", _MESSAGES, UnknownMessage, "a message")
 
 
 def blocks(message: Message) -> tuple[Content, ...]:

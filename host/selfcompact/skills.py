@@ -72,17 +72,21 @@ packages = ["src/compact", "src/host_bridge"]
 """
 
 
+EXPORTED = ("*.py", "py.typed", "wire/*.py", "kernel/*.py")
+"""What of the two packages a kernel uses. The host's end of the wire needs what no kernel has."""
+
+
 def export_skill(target: Path) -> Path:
     """Write the skill as a folder `compact` in `target`: SKILL.md, pyproject.toml and the packages it needs.
 
     Hosts of Python-backed skills install this form. Returns the folder.
 
     Raises:
-        UsageError: the folder is there already and is not empty, or cannot be written.
+        UsageError: the folder already exists and is not empty, or cannot be written.
     """
     folder = target / SKILL_NAME
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} is there already; remove it, or name another directory")
+        raise UsageError(f"{folder} already exists; remove it, or name another directory")
     try:
         (folder / "src").mkdir(parents=True, exist_ok=True)
         (folder / "SKILL.md").write_text(skill_text(), encoding="utf-8")
@@ -95,11 +99,10 @@ def export_skill(target: Path) -> Path:
             encoding="utf-8",
         )
         for package in kernel_side_packages():
-            shutil.copytree(
-                package,
-                folder / "src" / package.name,
-                ignore=shutil.ignore_patterns("__pycache__", "host_end.py", "comm_end.py"),
-            )
+            for path in sorted(path for pattern in EXPORTED for path in package.glob(pattern)):
+                copy = folder / "src" / package.name / path.relative_to(package)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
     except OSError as error:
         raise UsageError(f"{folder} cannot be written ({error.strerror}); name another directory") from error
     return folder

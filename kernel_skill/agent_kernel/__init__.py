@@ -1,4 +1,11 @@
-"""What the host runs inside the kernel's process: the launcher, bounded output, the list of names.
+"""The kernel that an agent works in: ipykernel with bounded streams and replies, a list of its names, a snapshot.
 
-Python 3.9+ and ipykernel 6.29+. The host never imports this; the kernel never needs it installed.
+Runs in the kernel's process beside the bridge, in any interpreter that has ipykernel (Python 3.9+). What the host must
+know of it stands here; nothing is imported.
 """
+
+OMITTED_KEY = "host_bridge_omitted"
+"""Where an execute_reply says how many characters of the cell's output were left out at the source."""
+
+MAX_NAMES = 100
+"""Names that a listing holds; the others are counted."""

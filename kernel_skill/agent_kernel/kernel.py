@@ -13,12 +13,10 @@ import zmq
 from ipykernel.ipkernel import IPythonKernel
 from IPython.core.error import StdinNotImplementedError
 
+from agent_kernel import OMITTED_KEY
 from agent_kernel.clip import clip
 from agent_kernel.limits import spare_descriptors_kept
 from agent_kernel.shell import AgentShell, capped_streams, clip_traceback
-
-OMITTED_KEY = "host_bridge_omitted"
-"""Where an execute_reply says how many characters of the cell's output were left out at the source."""
 
 NO_INPUT = "input() cannot be used here: nobody is there to type; put the value into the code"
 

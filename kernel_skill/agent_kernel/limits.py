@@ -47,7 +47,7 @@ def apply_limits(text: str) -> None:
             value = wanted if unbounded else min(wanted, hard)
             highest = value + _MORE.get(name, 0)
             resource.setrlimit(kind, (value, highest if unbounded else min(highest, hard)))
-    # A file that grew too large shall raise an OSError in the cell and not end the kernel by a signal.
+    # A file that grew too large raises an OSError in the cell; the signal would end the kernel.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if limits.get("parent"):

@@ -10,7 +10,8 @@ import inspect
 import types
 from typing import Any
 
-MAX_NAMES = 100
+from agent_kernel import MAX_NAMES
+
 _MAX_TEXT = 100
 _MAX_BITS = 200  # sixty digits; converting more takes time that grows with the square
 _SIZED = (dict, list, tuple, set, frozenset, bytes, bytearray)

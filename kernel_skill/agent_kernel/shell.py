@@ -39,7 +39,7 @@ class AgentShell(ZMQInteractiveShell):
                 os.environ.pop(name, None)
 
     def init_display_formatter(self) -> None:
-        """Bound every value that is displayed, whoever displays it."""
+        """Bound every value that is displayed, wherever it comes from."""
         super().init_display_formatter()
         formatter: Any = self.display_formatter
         unbounded = formatter.format

@@ -7,9 +7,8 @@ from typing import Any, TypedDict, cast
 
 from compact._calls import ask_host
 from compact._request import HostCall
-
-RECALL_TYPE = "compact.recall"
-ENTRY_TYPE = "compact.entry"
+from host_bridge.wire.errors import HostRequestError
+from host_bridge.wire.protocol import CompactType, ErrorCode
 
 TIMEOUT_S = 90.0
 """The host has a minute: the first search of a session of 300,000 entries builds the index for half of it."""
@@ -34,6 +33,10 @@ class ArchivedEntry(TypedDict):
     omitted_chars: int
 
 
+class EntryNotFound(LookupError, RuntimeError):
+    """There is no such entry in this session."""
+
+
 def recall(query: str, limit: int = 5) -> Coroutine[Any, Any, list[Recalled]]:
     """Search everything that was said in this session: `await compact.recall("database timeout")`.
 
@@ -41,7 +44,7 @@ def recall(query: str, limit: int = 5) -> Coroutine[Any, Any, list[Recalled]]:
     `timestamp`, `excerpt`; empty when nothing matches. `compact.entry(entry_id)` gives the whole.
 
     Raises:
-        TypeError: the query is no text, or the limit no number; nothing was sent.
+        TypeError: the query is not a str, or the limit not an int; nothing was sent.
         BridgeUnavailable: no host answers.
     """
     __tracebackhide__ = True  # a traceback ends in the cell that made the mistake
@@ -52,7 +55,7 @@ def recall(query: str, limit: int = 5) -> Coroutine[Any, Any, list[Recalled]]:
     payload = {"query": query.encode("utf-8", "replace").decode("utf-8"), "limit": limit}
 
     async def ask() -> list[Recalled]:
-        return cast("list[Recalled]", (await ask_host(RECALL_TYPE, payload, TIMEOUT_S))["hits"])
+        return cast("list[Recalled]", _part(await ask_host(CompactType.RECALL, payload, TIMEOUT_S), "hits"))
 
     return HostCall("compact.recall()", ask)
 
@@ -61,7 +64,7 @@ def entry(entry_id: str) -> Coroutine[Any, Any, ArchivedEntry]:
     """One message of this session, whole: `await compact.entry(hits[0]["entry_id"])`.
 
     Raises:
-        TypeError: the id is no text; nothing was sent.
+        TypeError: the id is not a str; nothing was sent.
         LookupError: there is no such entry in this session.
         BridgeUnavailable: no host answers.
     """
@@ -71,9 +74,16 @@ def entry(entry_id: str) -> Coroutine[Any, Any, ArchivedEntry]:
     payload = {"entry_id": entry_id.encode("utf-8", "replace").decode("utf-8")}
 
     async def ask() -> ArchivedEntry:
-        found = (await ask_host(ENTRY_TYPE, payload, TIMEOUT_S))["entry"]
+        found = _part(await ask_host(CompactType.ENTRY, payload, TIMEOUT_S), "entry")
         if found is None:
-            raise LookupError(f"there is no entry {entry_id!r} in this session; compact.recall() finds ids")
+            raise EntryNotFound(f"there is no entry {entry_id!r} in this session; compact.recall() finds ids")
         return cast("ArchivedEntry", found)
 
     return HostCall("compact.entry()", ask)
+
+
+def _part(answer: dict[str, Any], name: str) -> Any:
+    """One part of what the host answered; some hosts say yes to whatever they do not know."""
+    if name not in answer:
+        raise HostRequestError(ErrorCode.BAD_RESULT, f"the host's answer has no {name!r}")
+    return answer[name]

@@ -8,10 +8,8 @@ from typing import Any, Optional, TypedDict, Union, cast
 from compact._request import HostCall
 from host_bridge.kernel.requests import host_request
 from host_bridge.wire.errors import HostRequestError
-from host_bridge.wire.protocol import DEFAULT_TIMEOUT_S, ErrorCode
+from host_bridge.wire.protocol import DEFAULT_TIMEOUT_S, CompactType, ErrorCode
 
-STATUS_TYPE = "compact.status"
-RUN_TYPE = "compact.run"
 DISABLED = "the compact skill is disabled in this session"
 
 
@@ -66,7 +64,7 @@ def status() -> Coroutine[Any, Any, Status]:
     """
 
     async def ask() -> Status:
-        return cast("Status", await ask_host(STATUS_TYPE, {}))
+        return cast("Status", await ask_host(CompactType.STATUS, {}))
 
     return HostCall("compact.status()", ask)
 
@@ -79,7 +77,7 @@ def run(instructions: str | None = None) -> Coroutine[Any, Any, RunResult]:
     the same turn replaces the instructions of the first. Variables and files are not touched.
 
     Raises:
-        TypeError: the instructions are no text; nothing was sent.
+        TypeError: the instructions are not a str; nothing was sent.
         BridgeUnavailable: no host answers.
         RuntimeError: the operator switched this skill off.
     """
@@ -90,11 +88,11 @@ def run(instructions: str | None = None) -> Coroutine[Any, Any, RunResult]:
         )
     payload: dict[str, Any] = {}
     if instructions is not None:
-        # Half of a surrogate pair is no text that could be sent on; the rest of the instructions still is.
+        # Half of a surrogate pair cannot be sent on; the rest of the instructions still is.
         payload["instructions"] = instructions.encode("utf-8", "replace").decode("utf-8")
 
     async def ask() -> RunResult:
-        return cast("RunResult", await ask_host(RUN_TYPE, payload))
+        return cast("RunResult", await ask_host(CompactType.RUN, payload))
 
     return HostCall("compact.run()", ask)
 

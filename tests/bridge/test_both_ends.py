@@ -82,7 +82,6 @@ async def test_fifty_at_once_get_each_their_own_answer(serve: Serve) -> None:
 
 
 async def test_threads_with_and_without_a_loop_get_their_own_answers(serve: Serve) -> None:
-    """FAULTS 84."""
     found: dict[int, object] = {}
 
     def with_loop(n: int) -> None:
@@ -191,7 +190,7 @@ async def test_a_payload_of_the_wrong_shape_is_refused_by_name(serve: Serve, dis
 
 
 class Circle:
-    """Something that is no JSON."""
+    """Something that is not JSON."""
 
 
 @pytest.mark.parametrize(
@@ -266,7 +265,7 @@ async def test_a_megabyte_of_noise_ends_that_connection_and_no_other(serve: Serv
 async def test_signed_requests_that_cannot_be_carried_out_are_refused_and_counted(
     serve: Serve, raw: Raw, change: dict[str, Any], code: str, counter: str
 ) -> None:
-    """FAULTS 87: a request of another generation is refused."""
+    """A request of another generation is refused."""
     async with serve(generation=3) as server:
         frame = await raw.ask(packed(**{"gen": 3, **change}))
         assert unpack_answer(KEY, frame).code == code
@@ -276,7 +275,6 @@ async def test_signed_requests_that_cannot_be_carried_out_are_refused_and_counte
 async def test_a_repeated_request_is_answered_from_the_first_answer(
     serve: Serve, raw: Raw, dispatcher: Dispatcher
 ) -> None:
-    """FAULTS 87."""
     runs = 0
     go = anyio.Event()
 
@@ -324,7 +322,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 async def test_a_late_answer_reaches_nobody(serve: Serve, socket_path: Path) -> None:
-    """FAULTS 87: answers of an older generation, of another key, or for an id that nobody waits for are dropped."""
+    """Answers of an older generation, of another key, or for an id that nobody waits for are dropped."""
     context: zmq.Context[Any] = zmq.Context()
     router = context.socket(zmq.ROUTER)
     async with serve() as server:

@@ -6,9 +6,12 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from .test_run import selfcompact
 
 
+@pytest.mark.slow
 def test_the_demo_compacts_itself_goes_on_and_writes_its_report(tmp_path: Path) -> None:
     done = selfcompact("demo", "--workspace", str(tmp_path / "work"), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -34,7 +34,6 @@ DONE = {"say": "done"}
 def test_the_exit_code_tells_whether_the_run_was_done(
     tmp_path: Path, steps: list[Any], settings: dict[str, Any], code: int, ended: list[tuple[str, str]]
 ) -> None:
-    """FAULTS 63."""
     settings = dict(settings)
     summaries = settings.pop("summaries", None)
     (tmp_path / ".selfcompact").mkdir()

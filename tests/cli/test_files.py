@@ -15,7 +15,7 @@ from selfcompact.cli import cli
 from selfcompact.errors import SelfcompactError
 from selfcompact.log import read_live, read_session
 from selfcompact.messages import AssistantMessage
-from selfcompact.session.open import new_session_file
+from selfcompact.workspace import new_session_file
 from tests.end_to_end.helpers import FILL
 
 REAL = Path(__file__).parents[1] / "data/pi-v1-large.jsonl"

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from selfcompact.cli import main
-from selfcompact.testing import FakeProvider, Reply, cell
+from selfcompact.testing import FakeProvider, Reply, cell_reply
 
 pytestmark = pytest.mark.slow  # each of these starts programs of its own, or waits
 
@@ -32,7 +32,7 @@ async def run(folder: Path, *arguments: str, **variables: str) -> subprocess.Com
 
 @pytest.mark.parametrize("family", ["openai", "anthropic"])
 async def test_a_model_works_through_its_vendors_client(tmp_path: Path, family: str) -> None:
-    async with FakeProvider([cell("6 * 7", say="I count."), Reply("It is 42.")]) as server:
+    async with FakeProvider([cell_reply("6 * 7", say="I count."), Reply("It is 42.")]) as server:
         url = server.anthropic_url if family == "anthropic" else server.openai_url
         done = await run(
             tmp_path, "-m", f"{family}:fake", "--base-url", url, "--context-window", "50000", "--json",

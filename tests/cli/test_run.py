@@ -139,7 +139,7 @@ def test_ctrl_c_aborts_the_cell_and_ends_with_130(tmp_path: Path) -> None:
             "--set: compaction.keep: is not",
         ),
         (["run", "x", "--script", "ok.json", "--set", "compaction.enabled=ja"], "compaction.enabled"),
-        (["run", "x", "--script", "ok.json", "--session", "ok.json"], "is no session header"),
+        (["run", "x", "--script", "ok.json", "--session", "ok.json"], "is not a session header"),
         (["run", "x", "--script", "ok.json", "--session", "/proc/nowhere/s.jsonl"], "cannot be opened"),
         (["run", "x", "--script", "ok.json", "--sandbox", "jail"], "'jail' is not one of"),
         (["walk"], "No such command 'walk'"),

@@ -30,11 +30,19 @@ def test_every_setting_is_listed_with_its_value_and_where_it_came_from(
     assert settings(tmp_path, "set", "compaction.reserveTokens", "9000").exit_code == 0
     assert settings(tmp_path, "set", "--user", "compaction.keepRecentTokens", "7000").exit_code == 0
     found = listed(tmp_path)
-    assert found["compaction.enabled"] == {"value": True, "origin": "default"}
-    assert found["compaction.reserveTokens"] == {"value": 9000, "origin": str(tmp_path / ".selfcompact/settings.json")}
-    assert found["compaction.keepRecentTokens"] == {"value": 7000, "origin": str(user_settings_file())}
+    assert found["compaction.enabled"] == {"value": True, "origin": "default", "applies": "live"}
+    assert found["compaction.reserveTokens"] == {
+        "value": 9000,
+        "origin": str(tmp_path / ".selfcompact/settings.json"),
+        "applies": "live",
+    }
+    assert found["compaction.keepRecentTokens"] == {
+        "value": 7000,
+        "origin": str(user_settings_file()),
+        "applies": "live",
+    }
     variable = "environment variable SELFCOMPACT_KERNEL__CELL_TIMEOUT_S"
-    assert found["kernel.cellTimeoutS"] == {"value": 5.0, "origin": variable}
+    assert found["kernel.cellTimeoutS"] == {"value": 5.0, "origin": variable, "applies": "at open"}
 
 
 def test_setting_keeps_what_else_is_in_the_file_and_unsetting_takes_one_key(tmp_path: Path) -> None:
@@ -84,6 +92,10 @@ def test_what_holds_for_a_model_can_be_set_listed_and_unset(tmp_path: Path) -> N
     assert settings(tmp_path, "set", "models.openai:gpt-4.1.contextWindow", "1000").exit_code == 0
     path = tmp_path / ".selfcompact/settings.json"
     assert json.loads(path.read_text()) == {"models": {"openai:gpt-4.1": {"contextWindow": 1000}}}
-    assert listed(tmp_path)["models.openai:gpt-4.1.contextWindow"] == {"value": 1000, "origin": str(path)}
+    assert listed(tmp_path)["models.openai:gpt-4.1.contextWindow"] == {
+        "value": 1000,
+        "origin": str(path),
+        "applies": "at open",
+    }
     assert settings(tmp_path, "unset", "models.openai:gpt-4.1").exit_code == 0
     assert json.loads(path.read_text()) == {}

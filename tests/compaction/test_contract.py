@@ -70,7 +70,6 @@ def test_a_required_section_that_is_missing_or_empty_is_a_violation(missing: str
 
 
 def test_many_messages_need_a_summary_that_says_something() -> None:
-    """FAULTS 49."""
     short = "## Goal\nAim.\n\n## Progress\n### Done\n- Some.\n\n## Next Steps\n1. More of it."
     assert check(short, SECTIONS_CONTRACT, message_count=5).violations == ()
     assert any("too few" in v for v in check(short, SECTIONS_CONTRACT, message_count=500).violations)

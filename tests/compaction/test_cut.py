@@ -12,7 +12,7 @@ from selfcompact.compaction.planning.ledger import Ledger
 from selfcompact.compaction.planning.path import is_cut_point
 from selfcompact.entries import Entry, MessageEntry, ThinkingLevelChangeEntry
 from selfcompact.messages import Message, ToolResultMessage, UserMessage
-from selfcompact.text.tokens import CharsEstimator
+from tests.chars_estimator import CharsEstimator
 from tests.compaction.build import CUT_CASES, SESSION, answered, called, entries_of_file, logged, resulted, rounds, said
 
 
@@ -51,14 +51,13 @@ def test_nothing_is_cut_when_everything_fits() -> None:
 
 
 def test_a_cut_never_separates_a_result_from_its_call() -> None:
-    """FAULTS 27, 29."""
     cut = find_cut(_ledger([said("a" * 400), *rounds(1, result="r" * 400)]).path, 50)
     assert cut is not None
     assert cut.first_kept == 1
 
 
 def test_one_huge_result_at_the_end_leaves_its_call_and_itself_in_the_tail() -> None:
-    """FAULTS 24: not everything is kept, and not nothing."""
+    """Not everything is kept, and not nothing."""
     ledger = _ledger(
         [*[m for n in range(20) for m in (said(f"q{n}" * 20), answered("a" * 40))], *rounds(1, result="r" * 9000)]
     )
@@ -68,7 +67,6 @@ def test_one_huge_result_at_the_end_leaves_its_call_and_itself_in_the_tail() -> 
 
 
 def test_one_user_message_and_many_rounds_can_be_cut_anywhere_between_rounds() -> None:
-    """FAULTS 33."""
     cut = find_cut(_ledger([said("go"), *rounds(300, result="r" * 100)]).path, 1000)
     assert cut is not None
     assert (cut.turn_start, cut.is_split_turn, cut.history_end) == (0, True, 0)

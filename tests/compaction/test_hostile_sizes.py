@@ -10,7 +10,7 @@ import pytest
 from selfcompact.compaction.offline.facts import errors, is_exact, is_rule, names_defined, sentences, statements
 from selfcompact.compaction.planning.files import files_of
 from selfcompact.compaction.style.tags import check as check_tags
-from selfcompact.compaction.summary.keep import bare_literals, quoted_literals
+from selfcompact.compaction.summary.literals import bare_literals, quoted_literals
 from selfcompact.compaction.summary.transcript import without_base64
 from selfcompact.text.inert import inert
 from selfcompact.text.secrets import Redactor

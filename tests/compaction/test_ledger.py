@@ -7,7 +7,8 @@ from selfcompact.compaction.planning.ledger import Ledger, is_trustworthy
 from selfcompact.compaction.style.frame import framed
 from selfcompact.entries import CompactionEntry, CustomEntry, Entry, MessageEntry
 from selfcompact.messages import Usage
-from selfcompact.text.tokens import CharsEstimator, ScriptAwareEstimator
+from selfcompact.text.tokens import ScriptAwareEstimator
+from tests.chars_estimator import CharsEstimator
 from tests.compaction.build import answered, called, logged, resulted, rounds, said, turns
 
 
@@ -24,14 +25,12 @@ def _appended(ledger: Ledger, *entries: Entry) -> Ledger:
 
 
 def test_before_any_report_the_estimate_counts_the_overhead_of_system_prompt_and_tools() -> None:
-    """FAULTS 20."""
     bare, heavy = Ledger(logged([said("hello")])), Ledger(logged([said("hello")]), overhead_tokens=10_000)
     assert heavy.estimated_tokens == bare.estimated_tokens + 10_000
     assert bare.reported_tokens == bare.estimated_tokens > 0
 
 
 def test_a_report_is_the_anchor_and_what_came_after_it_is_added() -> None:
-    """FAULTS 21."""
     ledger = Ledger(logged([said("q"), answered("", called("c1"), usage=Usage(input=900, output=50, cache_read=50))]))
     assert ledger.estimated_tokens == 1000
     ledger.append(logged([resulted("c1", "word " * 500)], start=2)[0])
@@ -47,7 +46,7 @@ def test_reports_of_failed_aborted_or_empty_responses_are_not_trusted() -> None:
 
 
 def test_a_report_from_before_the_compaction_is_never_used() -> None:
-    """FAULTS 17, 18, 23: the old figure is replaced in the same step, and only a fresh report is told."""
+    """The old figure is replaced in the same step, and only a fresh report is told."""
     ledger = Ledger(logged([said("q"), answered("a", usage=Usage(input=90_000, output=10))]))
     before = ledger.reported_tokens
     assert before == 90_010
@@ -89,7 +88,6 @@ def test_entries_that_are_no_messages_weigh_nothing() -> None:
 
 
 def test_estimates_are_scaled_by_what_reports_say_about_them() -> None:
-    """FAULTS 24."""
     history = turns(60)
     estimator = ScriptAwareEstimator()
     own = sum(map(estimator.message, history))

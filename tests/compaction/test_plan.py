@@ -30,6 +30,10 @@ WINDOW = 200_000
 KEEP_LITTLE = CompactionSettings(keep_recent_tokens=200)
 
 
+def block_text(stored: str, name: str) -> str | None:
+    return next((block.text for block in hostblocks.split(stored)[1] if block.name == name), None)
+
+
 def planned(ledger: Ledger, settings: CompactionSettings = KEEP_LITTLE, instructions: str | None = None) -> Plan:
     found = plan(ledger, settings, WINDOW, instructions=instructions)
     assert isinstance(found, Plan)
@@ -51,14 +55,12 @@ def committed(
 
 
 def test_a_session_that_would_be_kept_whole_is_too_short_to_compact() -> None:
-    """CONTRACT 2; FAULTS 44."""
     assert plan(Ledger(logged(turns(2))), CompactionSettings(), WINDOW) == Skip(TOO_SHORT)
     assert plan(Ledger(), CompactionSettings(), WINDOW) == Skip(TOO_SHORT)
     assert "session is too short to compact" in TOO_SHORT
 
 
 def test_a_session_whose_newest_entry_is_a_compaction_is_already_compacted() -> None:
-    """CONTRACT 2; FAULTS 7."""
     ledger = Ledger(logged(turns(20)))
     committed(ledger)
     ledger.append(CustomEntry(id="x", parent_id="c0", timestamp="", custom_type="selfcompact.note"))
@@ -83,13 +85,12 @@ def test_the_plan_tells_the_context_before_and_an_expectation_that_is_smaller() 
 
 
 def test_the_newest_user_message_is_carried_word_for_word_when_it_leaves_the_tail() -> None:
-    """CONTRACT 4; FAULTS 51, 52."""
     ledger = Ledger(logged([*turns(3), said("Please keep\n  this  exactly."), *rounds(30, start=50)]))
     found = planned(ledger)
     assert found.newest_user_message == "Please keep\n  this  exactly."
     entry = committed(ledger)
     assert "Please keep\n  this  exactly." in text_of(build_history(ledger.entries)[0])
-    assert hostblocks.block_text(entry.summary, hostblocks.USER_MESSAGE) == "Please keep\n  this  exactly."
+    assert block_text(entry.summary, hostblocks.USER_MESSAGE) == "Please keep\n  this  exactly."
 
 
 def test_a_user_message_in_the_tail_is_not_carried_twice() -> None:
@@ -97,7 +98,6 @@ def test_a_user_message_in_the_tail_is_not_carried_twice() -> None:
 
 
 def test_a_message_that_the_host_wrote_is_never_the_newest_user_message() -> None:
-    """FAULTS 51."""
     messages = [said("real"), *rounds(20), said("note of the host", synthetic=True), *rounds(20, start=30)]
     assert planned(Ledger(logged(messages))).newest_user_message == "real"
 
@@ -114,14 +114,14 @@ def test_a_giant_user_message_is_cut_in_the_middle_and_says_where_the_whole_is()
 
 
 def test_one_long_turn_compacts_and_goes_on_several_times() -> None:
-    """FAULTS 33, 48, 55: one user message, 300 rounds, five compactions; the request survives every one."""
+    """One user message, 300 rounds, five compactions; the request survives every one."""
     ledger = Ledger(logged([said("The task, word for word."), *rounds(300)]))
     for number in range(5):
         entry = committed(ledger, number, manifest=f"names: x{number}")
         history = build_history(ledger.entries)
         assert validate_history(history) == []
         assert "The task, word for word." in text_of(history[0])
-        assert hostblocks.block_text(entry.summary, hostblocks.KERNEL) == f"names: x{number}"
+        assert block_text(entry.summary, hostblocks.KERNEL) == f"names: x{number}"
         assert entry.summary.count("[host block: ") == 2
         for later in logged(rounds(60, start=1000 * (number + 1)), start=1000 * (number + 1)):
             ledger.append(later)
@@ -174,7 +174,6 @@ def test_files_are_carried_from_compaction_to_compaction() -> None:
 
 
 def test_a_compaction_that_would_not_make_the_context_smaller_is_refused_and_names_what_is_in_the_way() -> None:
-    """CONTRACT 3; FAULTS 6."""
     ledger = Ledger(logged([said("q"), *rounds(3), *rounds(1, start=9, result="r" * 9000)]))
     found = planned(ledger)
     with pytest.raises(NotBeneficial) as refused:
@@ -184,7 +183,7 @@ def test_a_compaction_that_would_not_make_the_context_smaller_is_refused_and_nam
 
 
 def test_the_tail_is_measured_by_what_reports_say_about_the_estimate() -> None:
-    """FAULTS 24: when the estimate is half of what is reported, half as much is kept by estimate."""
+    """When the estimate is half of what is reported, half as much is kept by estimate."""
     history = turns(80)
     own = Ledger(logged(history), calibrate=False).estimated_tokens
     settings = CompactionSettings(keep_recent_tokens=2000)
@@ -195,7 +194,6 @@ def test_the_tail_is_measured_by_what_reports_say_about_the_estimate() -> None:
 
 
 def test_secrets_are_not_stored() -> None:
-    """CONTRACT 5; FAULTS 57."""
     secret = "hunter2hunter2"
     ledger = Ledger(logged([said(f"use {secret}"), *rounds(60)]))
     found = planned(ledger, instructions=f"keep `{secret}`")
@@ -228,7 +226,7 @@ def test_planning_looks_at_no_message_so_that_it_costs_the_same_in_a_session_of_
 
 
 def test_messages_of_the_user_that_nobody_answered_are_carried_together() -> None:
-    """FAULTS 52: a steer does not replace the request that it came after."""
+    """A steer does not replace the request that it came after."""
     found = planned(Ledger(logged([said("old"), answered("a"), said("Do this."), said("And that."), *rounds(40)])))
     assert found.newest_user_message == "Do this.\n\nAnd that."
 
@@ -242,7 +240,6 @@ def test_images_of_the_carried_message_are_named() -> None:
 
 
 def test_a_tail_with_too_many_bytes_of_images_is_cut_further() -> None:
-    """FAULTS 79."""
     image = ImageContent(data="A" * 3_000_000, mime_type="image/png")
     shots: list[Message] = [said("go")]
     for n in range(10):
@@ -258,7 +255,6 @@ def test_a_tail_with_too_many_bytes_of_images_is_cut_further() -> None:
 
 
 def test_a_tail_of_chinese_is_as_long_as_was_asked_by_a_real_tokeniser() -> None:
-    """FAULTS 24."""
     text = corpus()["chinese"]
     messages = [said(text[n * 7 % 400 :][:300]) if n % 2 else answered(text[n * 5 % 400 :][:300]) for n in range(200)]
     found = planned(Ledger(logged(messages)), CompactionSettings(keep_recent_tokens=5_000))

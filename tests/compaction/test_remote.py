@@ -107,7 +107,6 @@ async def test_a_whole_summary_is_written_by_the_service(endpoint: str) -> None:
 async def test_failures_are_told_apart_by_their_status_and_keep_the_text(
     endpoint: str, status: int, kind: type[ModelError]
 ) -> None:
-    """FAULTS 14."""
     Service.answer = (status, {"Retry-After": "7"}, b"the service's own words")
     with pytest.raises(ModelError) as failed:
         await RemoteSummariser(endpoint).ask(ASKED)
@@ -125,7 +124,6 @@ async def test_an_answer_without_a_summary_is_a_failure_and_never_a_summary(endp
 
 
 async def test_a_service_that_stays_silent_is_given_up(endpoint: str) -> None:
-    """FAULTS 46."""
     Service.hangs = threading.Event()
     with pytest.raises(ModelTimeout):
         await RemoteSummariser(endpoint, idle_s=0.1).ask(ASKED)

@@ -12,7 +12,7 @@ from selfcompact.compaction.commit import compaction_entry
 from selfcompact.compaction.planning.cut import Cut
 from selfcompact.compaction.planning.ledger import Ledger
 from selfcompact.compaction.planning.plan import Plan, Skip, plan, plan_at
-from selfcompact.compaction.summary.request import SummaryRequest, parts_of
+from selfcompact.compaction.summary.request import SummaryRequest
 from selfcompact.compaction.summary.summarise import summarise
 from selfcompact.compaction.summary.summarisers import OfflineSummariser
 from selfcompact.entries import CompactionEntry, Entry, decode_entry
@@ -36,6 +36,7 @@ from tests.compaction.build import (
     turns,
     whole_turns,
 )
+from tests.requests_sent import parts_of
 
 STRICT = CompactionSettings(keep_recent_tokens=200, offline_fallback=False)
 
@@ -79,7 +80,6 @@ def planned(ledger: Ledger, instructions: str | None = None) -> Plan:
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("place", ["user", "assistant", "result", "arguments", "instructions", "file", "previous"])
 async def test_an_order_in_the_data_is_never_followed(attack: str, place: str) -> None:
-    """CONTRACT 5; FAULTS 56."""
     messages: list[Message] = [
         said(attack if place == "user" else "go"),
         answered(attack if place == "assistant" else "on it", called("a", attack if place == "arguments" else "x")),
@@ -102,7 +102,7 @@ async def test_an_order_in_the_data_is_never_followed(attack: str, place: str) -
 
 @pytest.mark.parametrize("attack", ATTACKS)
 async def test_an_attack_that_the_summariser_repeats_forges_no_part_of_the_host(attack: str) -> None:
-    """FAULTS 56: the summary enters the history as data with a notice, never as system."""
+    """The summary enters the history as data with a notice, never as system."""
     ledger = Ledger(logged([said("the real request"), *rounds(60)]))
     found = planned(ledger)
     summary = await summarise(found, PlayedSummariser([sections(Critical_Context=attack)]), STRICT)
@@ -128,7 +128,7 @@ MESSAGE = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(MESSAGE, min_size=2, max_size=12),
     st.sampled_from([2_000, 8_000, 16_000, 32_000, 128_000]),
@@ -139,7 +139,7 @@ MESSAGE = st.one_of(
 async def test_every_request_fits_into_the_summarisers_window(
     messages: list[Message], window: int, reserve: int, output: int | None, instructions: str
 ) -> None:
-    """FAULTS 8, 13: whatever the history, the window, the reserve and the model's limit."""
+    """Whatever the history, the window, the reserve and the model's limit."""
     chosen = CompactionSettings(keep_recent_tokens=10, reserve_tokens=reserve, offline_fallback=False)
     found = plan(Ledger(logged([*messages, said("next")])), chosen, 200_000, instructions=instructions)
     if not isinstance(found, Plan):
@@ -169,7 +169,6 @@ async def test_giant_instructions_and_file_lists_leave_room_for_the_conversation
 
 
 async def test_a_span_with_nothing_to_say_is_never_an_empty_summary() -> None:
-    """FAULTS 34, 42."""
     silent = [answered("", stop_reason="aborted") for _ in range(30)]
     found = plan_at(Ledger(logged([*silent, said("next")])), Cut(30), STRICT, 200_000)
     summariser = PlayedSummariser([sections()])
@@ -178,7 +177,7 @@ async def test_a_span_with_nothing_to_say_is_never_an_empty_summary() -> None:
     assert summariser.requests == []
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.lists(MESSAGE, min_size=1, max_size=8), min_size=1, max_size=4),
     st.sampled_from(["sections", "kimi", "handoff"]),
@@ -187,7 +186,7 @@ async def test_a_span_with_nothing_to_say_is_never_an_empty_summary() -> None:
 async def test_planned_and_committed_compactions_in_a_row_keep_the_history_valid_and_the_newest_request(
     parts: list[list[Message]], style: str, keep: int
 ) -> None:
-    """FAULTS 27, 28, 51: through the real plan, the offline summariser, the commit and a reload."""
+    """Through the real plan, the offline summariser, the commit and a reload."""
     chosen = CompactionSettings(style=style, keep_recent_tokens=keep)
     log: list[Entry] = []
     newest = ""
@@ -215,7 +214,7 @@ async def compact_or_none(log: list[Entry], chosen: CompactionSettings) -> Compa
 
 @pytest.mark.parametrize("by", ["model", "offline"])
 async def test_facts_survive_and_the_record_does_not_grow_over_ten_compactions(by: str) -> None:
-    """FAULTS 48, 73: carried outside the model's prose; the last line of a long request included."""
+    """Carried outside the model's prose; the last line of a long request included."""
     request = "Port the parser. " + "Details follow. " * 100 + "Never touch legacy/old.py."
     ledger = Ledger(logged([said(request), *rounds(60)]))
     sizes: list[int] = []

@@ -21,7 +21,6 @@ KEYS = [
 
 @pytest.mark.parametrize("key", KEYS)
 def test_keys_with_a_well_known_form_are_redacted_wherever_they_stand(key: str) -> None:
-    """FAULTS 57."""
     assert Redactor()(f"curl -H 'x: {key}' https://api") == f"curl -H 'x: {REDACTED}' https://api"
 
 
@@ -64,7 +63,6 @@ def test_values_that_the_host_knows_are_redacted_by_value() -> None:
 
 @given(st.text(), st.lists(st.text(min_size=8, max_size=20), max_size=3))
 def test_redaction_never_fails_and_leaves_no_known_value(text: str, values: list[str]) -> None:
-    """FAULTS 58."""
     values = [value for value in values if value not in REDACTED and REDACTED not in value]
     assert Redactor(values)(text + "".join(values)) is not None
     one = Redactor(values[:1])

@@ -11,13 +11,7 @@ from selfcompact.compaction.planning.plan import Plan, plan
 from selfcompact.compaction.style.forms import FORMS, read_any
 from selfcompact.compaction.style.loading import BUILT_IN, load_style, style_of
 from selfcompact.compaction.style.tags import TaggedSummary, render
-from selfcompact.compaction.summary.request import (
-    CARRY_OVER,
-    SummaryRequest,
-    is_compaction_request,
-    parts_of,
-    summary_request,
-)
+from selfcompact.compaction.summary.request import CARRY_OVER, SummaryRequest, is_compaction_request, summary_request
 from selfcompact.compaction.summary.summarise import summarise
 from selfcompact.compaction.summary.summarisers import ModelSummariser, OfflineSummariser
 from selfcompact.compaction.summary.transcript import transcript
@@ -38,6 +32,7 @@ from tests.compaction.build import (
     sections,
     turns,
 )
+from tests.requests_sent import parts_of
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
 

@@ -9,8 +9,9 @@ import pytest
 from selfcompact.compaction.planning.ledger import Ledger
 from selfcompact.compaction.planning.plan import Plan, plan
 from selfcompact.compaction.style.contract import TURN_SECTION
-from selfcompact.compaction.summary.request import SummaryRequest, parts_of
-from selfcompact.compaction.summary.summarise import Progress, summarise
+from selfcompact.compaction.summary.fold import Progress
+from selfcompact.compaction.summary.request import SummaryRequest
+from selfcompact.compaction.summary.summarise import summarise
 from selfcompact.compaction.summary.summarisers import OfflineSummariser, SummaryReply
 from selfcompact.errors import (
     AuthenticationFailed,
@@ -32,6 +33,7 @@ from tests.compaction.build import (
     turns,
     whole_turns,
 )
+from tests.requests_sent import parts_of
 
 STRICT = CompactionSettings(keep_recent_tokens=200, offline_fallback=False)
 LENIENT = CompactionSettings(keep_recent_tokens=200)
@@ -93,7 +95,6 @@ BAD: list[tuple[str, Answer, str]] = [
 async def test_a_reply_that_cannot_be_a_summary_is_asked_for_once_more_and_then_rejected(
     answer: Answer, violation: str
 ) -> None:
-    """CONTRACT 5; FAULTS 41, 42, 49."""
     summariser = PlayedSummariser([answer])
     with pytest.raises(SummaryRejected, match=violation):
         await summarise(planned(whole_turns(20)), summariser, STRICT)
@@ -116,7 +117,7 @@ async def test_a_second_reply_in_its_form_is_taken() -> None:
 
 
 async def test_an_error_of_the_provider_is_never_a_summary() -> None:
-    """FAULTS 41: the error keeps its status and text."""
+    """The error keeps its status and text."""
     with pytest.raises(AuthenticationFailed) as failed:
         await summarise(
             planned(whole_turns(20)), PlayedSummariser([AuthenticationFailed("bad key", status=401)]), STRICT
@@ -125,7 +126,7 @@ async def test_an_error_of_the_provider_is_never_a_summary() -> None:
 
 
 async def test_transient_errors_are_tried_again_and_others_are_not() -> None:
-    """FAULTS 14: a rate limit is waited for, as long as the provider asks."""
+    """A rate limit is waited for, as long as the provider asks."""
     waited: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -152,7 +153,7 @@ async def test_a_failing_part_of_a_split_turn_fails_as_itself() -> None:
 
 
 async def test_a_long_conversation_is_folded_window_by_window() -> None:
-    """FAULTS 8: each window updates the summary of the one before."""
+    """Each window updates the summary of the one before."""
     summariser = PlayedSummariser([sections(f"Aim {n}.") for n in range(50)], context_window=16_000)
     heard: list[Progress] = []
     summary = await summarise(planned(whole_turns(150)), summariser, STRICT, on_progress=heard.append)
@@ -170,7 +171,7 @@ async def test_a_long_conversation_is_folded_window_by_window() -> None:
 
 
 async def test_after_an_overflow_every_further_request_is_smaller_and_the_floor_ends_it() -> None:
-    """FAULTS 9, 11: no request is repeated at its size."""
+    """No request is repeated at its size."""
     summariser = PlayedSummariser([ContextOverflow("too long")], context_window=64_000)
     with pytest.raises(ContextOverflow):
         await summarise(planned(whole_turns(150)), summariser, STRICT)
@@ -192,7 +193,6 @@ async def test_what_was_summarised_before_an_overflow_is_not_sent_again() -> Non
 
 
 async def test_instructions_literals_that_the_summary_lacks_are_kept_by_code() -> None:
-    """CONTRACT 4."""
     found = planned(whole_turns(20), 'keep `test_a::b` and "Reach the aim." and tests/nowhere.py')
     summary = await summarise(found, PlayedSummariser([sections()]), STRICT)
     assert summary.kept.missing == ("test_a::b",)
@@ -208,7 +208,6 @@ async def test_an_open_question_of_the_last_message_that_the_summary_lacks_is_ad
 
 
 async def test_secrets_reach_neither_the_summariser_nor_the_summary() -> None:
-    """CONTRACT 5; FAULTS 57, 58."""
     secret, pattern = "correct-horse-battery", "ghp_" + "a1B2" * 9
     messages: list[Message] = [said(f"use {secret}"), *rounds(40, result=f"out {pattern} {{n}}")]
     summariser = PlayedSummariser([sections(Critical_Context=f"The key is {secret} or {pattern}.")])

@@ -8,14 +8,14 @@ import pytest
 from selfcompact.compaction.summary.request import SummaryRequest
 from selfcompact.compaction.summary.summarisers import ModelSummariser
 from selfcompact.errors import AuthenticationFailed, ModelTimeout
-from selfcompact.models.protocol import ModelRequest, StreamEvent, TextDelta, prompt_text
+from selfcompact.models.protocol import ModelRequest, StreamEvent, TextDelta
 from selfcompact.models.scripted import ScriptedModel
+from tests.requests_sent import prompt_text
 
 ASKED = SummaryRequest("system", "prompt", 500)
 
 
 async def test_a_model_is_asked_without_tools_with_a_limit_of_its_own_and_for_a_summary() -> None:
-    """FAULTS 45."""
     model = ScriptedModel([], summaries=["the summary"])
     heard: list[int] = []
     reply = await ModelSummariser(model, cache_key="session-1").ask(ASKED, heard.append)
@@ -50,7 +50,7 @@ class Silent:
 
 
 async def test_a_stream_that_falls_silent_is_given_up_and_closed() -> None:
-    """FAULTS 46: the limit is on silence, not on the whole."""
+    """The limit is on silence, not on the whole."""
     model = Silent()
     with pytest.raises(ModelTimeout):
         await ModelSummariser(model, idle_s=0.05).ask(ASKED)

@@ -53,7 +53,6 @@ def test_thinking_is_left_out_for_targets_that_would_take_it_for_their_own() -> 
 
 
 def test_a_long_result_is_cut_and_says_how_much_is_missing() -> None:
-    """FAULTS 9."""
     (shown,) = transcript([resulted("a", "begin" + "x" * 10_000 + "the error at the end")])
     assert len(shown) < TOOL_RESULT_CHARS + 100
     assert "8,025 characters left out" in shown
@@ -71,7 +70,6 @@ def test_useless_results_go_with_their_calls_but_errors_never() -> None:
 
 
 def test_nothing_base64_reaches_the_summariser() -> None:
-    """CONTRACT 5; FAULTS 79."""
     messages: list[Message] = [
         UserMessage(content=(TextContent(text="see"), ImageContent(data=NOISE, mime_type="image/png")), timestamp=1),
         resulted("a", f"<img src='data:image/png;base64,{NOISE}'>"),
@@ -84,7 +82,7 @@ def test_nothing_base64_reaches_the_summariser() -> None:
 
 
 def test_secrets_are_taken_out_before_anything_is_cut() -> None:
-    """FAULTS 58: a cut through a secret would leave half of it."""
+    """A cut through a secret would leave half of it."""
     text = "x" * 1395 + "TOPSECRET" + "y" * 3000
     (shown,) = transcript([resulted("a", text)], redact=lambda said: said.replace("TOPSECRET", "[redacted]"))
     assert "TOPS" not in shown

@@ -33,6 +33,6 @@ def history_text(session: sc.Session) -> str:
     return "\n".join(text_of(message) for message in session.history)
 
 
-def of_type(events: list[sc.Event], name: str) -> list[Any]:
+def of_type(events: list[sc.events.Event], name: str) -> list[Any]:
     """The events of one type."""
     return [event for event in events if event.type == name]

@@ -10,8 +10,7 @@ import anyio
 import pytest
 
 import selfcompact as sc
-from selfcompact.compaction.summary.request import SummaryRequest
-from selfcompact.compaction.summary.summarisers import SummaryReply
+from selfcompact import SummaryReply, SummaryRequest
 from tests.session.memory_kernel import SUMMARY
 
 from .helpers import fill

@@ -53,20 +53,21 @@ async def test_wrong_arguments_of_the_archive_are_told(opened: OpenSession, call
 
 
 async def test_the_archive_can_be_read_when_the_skill_is_off(opened: OpenSession) -> None:
-    """CONTRACT 2: a summary may name entries, and no pointer in it lies."""
+    """A summary may name entries, and no pointer in it lies."""
     steps = [
         sc.cell("print('the needle is 4711')"),
         sc.cell("hits = await compact.recall('needle 4711')\nprint(len(hits) > 0)"),
         sc.cell("print('4711' in (await compact.entry(hits[0]['entry_id']))['text'])"),
         sc.say("ok"),
     ]
-    async with opened(steps, agent_callable=False) as session:
+    async with opened(steps) as session:
+        session.set_agent_callable(False)
         result = await session.prompt("go")
     assert outputs(result)[1:] == ["True", "True"]
 
 
 async def test_rewinding_across_a_compaction_restores_the_exact_earlier_view(opened: OpenSession) -> None:
-    """FAULTS 76; and it is still so after a reload."""
+    """And it is still so after a reload."""
     async with opened([*fill(3), sc.say("one"), sc.say("two"), sc.say("three")]) as session:
         await session.prompt("go")
         before = session.history

@@ -67,7 +67,7 @@ time.sleep(300)
 
         async def abort_when_it_is_on() -> None:
             async for event in stream:
-                if isinstance(event, sc.ToolExecutionUpdate) and "on" in event.delta:
+                if isinstance(event, sc.events.ToolExecutionUpdate) and "on" in event.delta:
                     await session.abort()
                     return
 

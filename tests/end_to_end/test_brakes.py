@@ -17,7 +17,7 @@ DOWN: list[str | sc.ModelError] = [sc.PermissionDenied("the summariser's key may
 
 
 async def test_after_three_failures_in_a_row_the_threshold_rests_and_says_so(opened: OpenSession) -> None:
-    """FAULTS 1, 4: the summariser is not asked at every turn for ever; also after a reload."""
+    """The summariser is not asked at every turn for ever; also after a reload."""
     steps = [*fill(), *(sc.cell("1", usage=FULL) for _ in range(8)), sc.say("ok", usage=FULL)]
     async with opened(steps, summaries=DOWN, offline_fallback=False) as session:
         stream = session.events()
@@ -95,7 +95,7 @@ Print numbers.
 
 
 async def test_the_cap_on_compactions_refuses_requests_and_lets_the_overflow_through(opened: OpenSession) -> None:
-    """FAULTS 15: at the cap the context limit stops the run again."""
+    """At the cap the context limit stops the run again."""
     rounds = [*fill(), sc.cell("await compact.run()")]
     steps = [*rounds, *rounds, sc.overflow("prompt is too long"), sc.say("never")]
     async with opened(steps, max_compactions=1) as session:
@@ -109,7 +109,7 @@ async def test_the_cap_on_compactions_refuses_requests_and_lets_the_overflow_thr
 
 
 async def test_two_compactions_in_a_row_without_a_response_are_the_limit(opened: OpenSession) -> None:
-    """FAULTS 1: a manual one, a threshold one, and then no third, though the context overflows. A typed error ends the
+    """A manual one, a threshold one, and then no third, though the context overflows. A typed error ends the
     run, no summariser is asked, and opening the session again changes nothing."""
     said = "prompt is too long: 33000 tokens > 32000 maximum"
     steps = [*fill(4), sc.say("ok"), sc.overflow(said), sc.say("never")]

@@ -19,7 +19,7 @@ from .helpers import FILL, fill, of_type, outputs
 async def test_a_smaller_model_gets_a_context_that_fits_and_the_larger_one_is_summarised_by_who_can_read_it(
     opened: OpenSession,
 ) -> None:
-    """FAULTS 7, 12: the new window counts before the next request; the old model, which has the room, is asked for the
+    """The new window counts before the next request; the old model, which has the room, is asked for the
     summary; the change is recorded."""
     small = sc.ScriptedModel([sc.say("small here")], summaries=[], context_window=9_000, model_id="small")
     steps = [*fill(5), sc.cell("1"), sc.say("large here")]
@@ -84,7 +84,7 @@ async def test_compacting_now_aborts_the_run_first(opened: OpenSession) -> None:
 
         async def compact_now() -> None:
             async for event in stream:
-                if isinstance(event, sc.ToolExecutionUpdate) and "on" in event.delta:
+                if isinstance(event, sc.events.ToolExecutionUpdate) and "on" in event.delta:
                     outcomes.append(await session.compact("keep x", now=True))
                     return
 

@@ -48,7 +48,7 @@ async def test_a_hook_may_supply_the_summary_and_another_may_add_context(opened:
     async def supply(_: sc.CompactionPreparation) -> sc.SuppliedSummary:
         return sc.SuppliedSummary("## Goal\nWritten by a hook.")
 
-    async def add(result: sc.CompactionResult) -> str:
+    async def add(result: sc.events.CompactionResult) -> str:
         return f"The hook saw {result.tokens_before} tokens."
 
     hooks = sc.Hooks(before_compact=[supply], after_compact=[add])
@@ -62,7 +62,7 @@ async def test_a_hook_may_supply_the_summary_and_another_may_add_context(opened:
 
 
 async def test_a_manual_compaction_that_is_vetoed_keeps_the_pending_request(opened: OpenSession) -> None:
-    """FAULTS 66: and the request then runs at the next boundary."""
+    """And the request then runs at the next boundary."""
 
     async def only_the_agent(preparation: sc.CompactionPreparation) -> sc.Veto | None:
         return sc.Veto("only the agent may") if preparation.reason == "manual" else None
@@ -135,6 +135,17 @@ async def test_a_command_answers_with_exit_code_and_json(
     assert said in (outcome.result.summary if outcome.result else outcome.message or "")
 
 
+async def test_a_command_has_the_time_that_its_own_setting_gives_it(opened: OpenSession, tmp_path: Path) -> None:
+    """Also when that is more than a hook of the program gets."""
+    slow = command(tmp_path, "time.sleep(0.6)\nsys.stderr.write('no')\nsys.exit(2)", timeout_s=20)
+    steps = [*fill(), sc.cell(ASK), sc.say("ok")]
+    async with opened(steps, hooks=sc.Hooks(timeout_s=0.2), command_hooks={"beforeCompact": [slow]}) as session:
+        result = await session.prompt("go")
+    (outcome,) = result.compactions
+    assert outcome.status == "vetoed"
+    assert (outcome.message or "").endswith("no")
+
+
 async def test_a_command_after_a_compaction_adds_context(opened: OpenSession, tmp_path: Path) -> None:
     program = "print(json.dumps({'context': f\"{data['event']}: {data['tokensBefore']}\"}))"
     hooks = {"afterCompact": [command(tmp_path, program)]}
@@ -150,7 +161,7 @@ async def test_a_command_after_a_compaction_adds_context(opened: OpenSession, tm
     [
         ("sys.exit(1)", "exit code 1"),
         ("print('hello')", "not JSON"),
-        ("print('[1]')", "no object"),
+        ("print('[1]')", "not an object"),
         ("time.sleep(30)", "longer than 0.5 s"),
     ],
 )

@@ -14,9 +14,10 @@ import pytest
 import selfcompact as sc
 from selfcompact.compaction.summary.summarisers import ModelSummariser
 from selfcompact.log import read_header, read_live
+from selfcompact.log.reading import model_in_force
 from selfcompact.messages import text_of
 from selfcompact.models.protocol import ModelRequest, StreamEvent
-from selfcompact.session.open import sessions_folder
+from selfcompact.workspace import sessions_folder
 from tests.session.memory_kernel import SUMMARY
 
 from .conftest import OpenSession
@@ -77,7 +78,7 @@ async def test_the_log_is_stored_on_the_disk_at_each_boundary_unless_the_setting
         look()
         return fill(1)[0]
 
-    async def after_a_commit(_: sc.CompactionResult) -> None:
+    async def after_a_commit(_: sc.events.CompactionResult) -> None:
         look()
 
     monkeypatch.setattr(os, "fsync", sync)
@@ -119,7 +120,7 @@ async def test_a_relative_session_file_is_where_the_program_was_and_its_header_n
     (request,) = model.requests
     assert request.system == "Be a sheep."
     assert request.cache_key == header.id
-    assert read_live(tmp_path / "new/s.jsonl").model == "scripted:script"
+    assert model_in_force(read_live(tmp_path / "new/s.jsonl").entries) == "scripted:script"
 
 
 async def test_without_a_session_file_a_new_one_is_made_among_the_workspaces_own(workspace: Path) -> None:

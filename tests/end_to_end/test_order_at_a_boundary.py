@@ -1,4 +1,4 @@
-"""CONTRACT 3: which compaction a boundary chooses, and what follows when it does not help. Real kernel, real log."""
+"""Which compaction a boundary chooses, and what follows when it does not help. Real kernel, real log."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .helpers import FILL, fill, history_text, of_type
 FULL = Usage(input=28_500, output=100)
 
 
-def between_turns(events: list[sc.Event]) -> list[list[str]]:
+def between_turns(events: list[sc.events.Event]) -> list[list[str]]:
     """The reasons of the compactions at each boundary, in order."""
     boundaries: list[list[str]] = [[]]
     for event in events:
         if event.type == "turn_start":
             boundaries.append([])
-        elif isinstance(event, sc.CompactionStart):
+        elif isinstance(event, sc.events.CompactionStart):
             boundaries[-1].append(event.reason)
     return boundaries
 
@@ -83,7 +83,7 @@ async def test_the_threshold_is_what_the_settings_say(
 async def test_a_request_that_has_become_needless_is_skipped_with_its_reason_and_the_run_goes_on(
     workspace: Path, tmp_path: Path
 ) -> None:
-    """CONTRACT 3: the operator has just let more be kept, so nothing is left to summarise."""
+    """The operator has just let more be kept, so nothing is left to summarise."""
     file = workspace / ".selfcompact/settings.json"
     file.parent.mkdir()
     file.write_text(json.dumps({"compaction": {"keepRecentTokens": 300}}))
@@ -139,7 +139,7 @@ async def test_an_overflow_whose_compaction_does_not_happen_stops_the_run_once_w
 
 
 async def test_usage_that_a_failed_response_reports_is_not_believed(opened: OpenSession) -> None:
-    """CONTRACT 3: only a response that ended well says how large the context is."""
+    """Only a response that ended well says how large the context is."""
     steps = [sc.cell(FILL), sc.fail("broke", status=400), sc.cell("1"), sc.say("ok")]
     async with opened(steps) as session:
         await session.prompt("go")

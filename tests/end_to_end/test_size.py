@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow  # each of these starts programs of its own, or wa
 
 
 async def test_a_hundred_compactions_add_a_hundred_summaries_to_the_log(tmp_path: Path) -> None:
-    """FAULTS 73: the replaced history is never written again, and the live context stays as small as it was."""
+    """The replaced history is never written again, and the live context stays as small as it was."""
     path = tmp_path / "s.jsonl"
     steps = itertools.chain.from_iterable(
         [sc.cell("fill"), sc.cell("fill"), sc.cell("ask keep x"), sc.say("ok")] for _ in range(100)
@@ -42,7 +42,7 @@ async def test_a_hundred_compactions_add_a_hundred_summaries_to_the_log(tmp_path
 
 
 async def test_compacting_a_large_file_needs_no_more_memory_than_its_live_part(tmp_path: Path) -> None:
-    """FAULTS 78: peak memory is bounded by what is summarised."""
+    """Peak memory is bounded by what is summarised."""
     path = tmp_path / "s.jsonl"
     write(path, [say(n, f"e{n - 1}" if n else None, f"message {n}: " + "some words " * 100) for n in range(1_500)])
     size = path.stat().st_size

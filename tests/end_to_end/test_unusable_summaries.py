@@ -1,4 +1,4 @@
-"""CONTRACT 5: replies that are no summaries, from vendors' own clients. Real kernel, real log, a server on loopback."""
+"""Replies that are no summaries, from vendors' own clients. Real kernel, real log, a server on loopback."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 import selfcompact as sc
 from selfcompact.models.registry import make_model
-from selfcompact.testing import Call, FakeProvider, Fault, Reply, cell
+from selfcompact.testing import Call, FakeProvider, Fault, Reply, cell_reply
 from selfcompact.testing.replies import Answer
 from tests.session.memory_kernel import SUMMARY
 
@@ -29,12 +29,19 @@ BAD: dict[str, Answer] = {
 """Each is sent twice: once, and when it is asked for once more. What is denied is not asked for again."""
 
 
-@pytest.mark.parametrize("family", ["openai-chat", "openai", "anthropic"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "openai-chat",
+        pytest.param("openai", marks=pytest.mark.slow),
+        pytest.param("anthropic", marks=pytest.mark.slow),
+    ],
+)
 async def test_a_reply_that_is_no_summary_is_refused_asked_for_once_more_and_changes_nothing(
     tmp_path: Path, family: str
 ) -> None:
-    """FAULTS 42; each way in turn in one session, and in the end a summary that is one."""
-    answers: list[Answer] = [cell(FILL), cell(FILL, usage=(4_000, 50)), Reply("ok", usage=(4_100, 5))]
+    """Each way in turn in one session, and in the end a summary that is one."""
+    answers: list[Answer] = [cell_reply(FILL), cell_reply(FILL, usage=(4_000, 50)), Reply("ok", usage=(4_100, 5))]
     bad = {name: reply for name, reply in BAD.items() if not (family == "openai" and name == "filtered")}
     replies = [reply for name, reply in bad.items() for _ in range(1 if name == "denied" else 2)]
     settings = sc.Settings.model_validate(
@@ -87,7 +94,7 @@ async def test_when_no_reply_is_a_summary_the_offline_summariser_steps_in_and_sa
 async def test_a_summary_that_makes_the_context_no_smaller_is_refused_and_the_old_history_stays(
     opened: OpenSession,
 ) -> None:
-    """CONTRACT 3: `not_beneficial`."""
+    """`not_beneficial`."""
     long = SUMMARY.replace("1. Go on.", "\n".join(f"{n}. Step number {n} of what comes next." for n in range(1, 200)))
     steps = [sc.cell(FILL), sc.cell("x = 1\nprint('y' * 900)"), sc.cell("await compact.run()"), sc.say("went on")]
     async with opened(steps, summaries=[long] * 4, reserve_tokens=12_000, offline_fallback=False) as session:

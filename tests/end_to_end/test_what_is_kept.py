@@ -1,4 +1,4 @@
-"""CONTRACT 4: what a compaction never loses. Real kernel, real sandbox."""
+"""What a compaction never loses. Real kernel, real sandbox."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from .helpers import FILL, fill, history_text, outputs
 
 
 async def test_the_kernel_is_the_same_process_with_the_same_objects(opened: OpenSession) -> None:
-    """FAULTS 95."""
     look = "import os\nprint(os.getpid(), id(treasure), len(treasure))"
     steps = [
         sc.cell("treasure = list(range(1000))"),
@@ -43,7 +42,7 @@ async def test_the_kernel_is_the_same_process_with_the_same_objects(opened: Open
 
 
 async def test_the_new_context_lists_the_living_names_of_the_kernel(opened: OpenSession) -> None:
-    """FAULTS 94: listed by the kernel itself at the commit, so a name that was deleted is not among them."""
+    """Listed by the kernel itself at the commit, so a name that was deleted is not among them."""
     steps = [
         sc.cell("longest_functions = [1, 2, 3]\nsoon_gone = 'x'"),
         *fill(),
@@ -62,7 +61,6 @@ async def test_the_new_context_lists_the_living_names_of_the_kernel(opened: Open
 
 
 async def test_the_system_prompt_is_identical_before_and_after(opened: OpenSession) -> None:
-    """FAULTS 50."""
     async with opened([*fill(), sc.cell("await compact.run()"), sc.cell("1"), sc.say("ok")]) as session:
         await session.prompt("go")
         model = session.model
@@ -75,7 +73,7 @@ async def test_the_system_prompt_is_identical_before_and_after(opened: OpenSessi
 
 
 async def test_the_newest_real_user_message_is_kept_word_for_word(opened: OpenSession) -> None:
-    """FAULTS 51, 52: also when the turn it began is split."""
+    """Also when the turn it began is split."""
     wish = "Count the  words — exactly as I say: «näive», 3 spaces   here.\n\nAnd never touch `setup.cfg`."
     async with opened([*fill(4), sc.cell("await compact.run()"), sc.cell("1"), sc.say("ok")]) as session:
         result = await session.prompt(wish)
@@ -86,7 +84,7 @@ async def test_the_newest_real_user_message_is_kept_word_for_word(opened: OpenSe
 async def test_a_user_message_over_a_quarter_of_the_window_keeps_both_ends_and_names_its_entry(
     opened: OpenSession,
 ) -> None:
-    """CONTRACT 4: when it leaves the kept tail; the whole of it is the entry that is named."""
+    """When it leaves the kept tail; the whole of it is the entry that is named."""
     wish = f"BEGIN of the wish. {'word ' * 9_000}MIDDLE of the wish. {'word ' * 9_000}END of the wish."
     call = "found = await compact.entry({id!r})\nprint('MIDDLE of the wish' in found['text'], found['omitted_chars'])"
 
@@ -106,7 +104,7 @@ async def test_a_user_message_over_a_quarter_of_the_window_keeps_both_ends_and_n
 
 
 async def test_every_history_ever_sent_is_valid(opened: OpenSession) -> None:
-    """FAULTS 27, 28, 37: compact, work, be aborted in a cell, reload, work, compact. What a provider would refuse is
+    """Compact, work, be aborted in a cell, reload, work, compact. What a provider would refuse is
     looked for in each request: a call without a result, a result without its call."""
     rounds = [*fill(), sc.cell("await compact.run()")]
     hang = sc.cell("print('hanging now', flush=True)\nimport time\ntime.sleep(60)")
@@ -115,7 +113,7 @@ async def test_every_history_ever_sent_is_valid(opened: OpenSession) -> None:
 
         async def abort() -> None:
             async for event in stream:
-                if isinstance(event, sc.ToolExecutionUpdate) and "hanging now" in event.delta:
+                if isinstance(event, sc.events.ToolExecutionUpdate) and "hanging now" in event.delta:
                     await session.abort()
                     return
 
@@ -158,7 +156,7 @@ def pairing_problems(messages: Sequence[sc.Message]) -> list[str]:
 
 
 async def test_the_kept_tail_equals_the_original_messages(opened: OpenSession) -> None:
-    """FAULTS 35, 38: from the entry that the record names to the end, the very messages that were said before."""
+    """From the entry that the record names to the end, the very messages that were said before."""
     steps = [
         *fill(),
         sc.cell("print('tail')", thinking="sign here", say="I look."),
@@ -181,7 +179,7 @@ async def test_the_kept_tail_equals_the_original_messages(opened: OpenSession) -
 
 
 async def test_what_was_quoted_in_the_request_is_in_the_new_context_word_for_word(opened: OpenSession) -> None:
-    """CONTRACT 4: though the summariser dropped it, and though the cell that asked is not in the kept tail."""
+    """Though the summariser dropped it, and though the cell that asked is not in the kept tail."""
     literals = ["tests/test_billing.py::test_rounds_half_even[EUR-0.005]", "keep the  two spaces", "«näive» — 日本"]
     # The request is put together at run time, so that no message of the session quotes it.
     words = [[ord(letter) for letter in literal] for literal in literals]
@@ -203,7 +201,7 @@ async def test_what_was_quoted_in_the_request_is_in_the_new_context_word_for_wor
 
 
 async def test_everything_older_is_still_there_to_be_found(opened: OpenSession) -> None:
-    """CONTRACT 4: in the log, from the kernel, and from the command line."""
+    """In the log, from the kernel, and from the command line."""
     find = "hits = await compact.recall('needle 4711')\nprint(any('needle 4711' in hit['excerpt'] for hit in hits))"
     steps = [sc.cell("print('needle', 47 * 100 + 11)"), *fill(), sc.cell("await compact.run()"), sc.cell(find)]
     async with opened([*steps, sc.say("ok")], summaries=[SUMMARY] * 4) as session:
@@ -223,7 +221,7 @@ async def test_everything_older_is_still_there_to_be_found(opened: OpenSession) 
 async def test_a_log_that_was_cut_off_loses_no_more_than_its_torn_record_and_the_session_goes_on(
     opened: OpenSession, bytes_lost: int
 ) -> None:
-    """CONTRACT 4; FAULTS 71. Every byte offset is tried in tests/log."""
+    """Every byte offset is tried in tests/log."""
     async with opened([*fill(), sc.say("the last words, " * 40)]) as session:
         await session.prompt("go")
         whole = session.session_file.read_bytes()
@@ -249,7 +247,7 @@ async def test_a_session_goes_on_where_it_ended(opened: OpenSession) -> None:
 
 
 async def test_a_session_that_is_opened_again_tells_the_truth_about_its_kernel(opened: OpenSession) -> None:
-    """FAULTS 94, 95: the names of before are gone, and the model is told so before it goes on."""
+    """The names of before are gone, and the model is told so before it goes on."""
     async with opened([sc.cell("treasure = 42"), sc.say("ok")]) as session:
         await session.prompt("go")
     async with opened([sc.cell("treasure"), sc.say("ok")], session_file=session.session_file) as session:
@@ -269,7 +267,7 @@ async def test_variables_are_restored_where_the_operator_keeps_them(workspace: P
     async with sc.open_session(first, workspace=workspace, session_file=log, settings=settings) as session:
         stream = session.events()
         await session.prompt("go")
-    warnings = [event.message for event in stream.pending() if isinstance(event, sc.WarningRaised)]
+    warnings = [event.message for event in stream.pending() if isinstance(event, sc.events.WarningRaised)]
     second = sc.ScriptedModel([sc.cell("treasure"), sc.say("ok")])
     async with sc.open_session(second, workspace=workspace, session_file=log, settings=settings) as session:
         result = await session.prompt("more")
@@ -285,7 +283,7 @@ async def test_a_session_without_a_sandbox_says_so_and_records_it(workspace: Pat
     async with sc.open_session(
         model, workspace=workspace, session_file=tmp_path / "s.jsonl", settings=settings
     ) as session:
-        (warning,) = [event for event in session.events().pending() if isinstance(event, sc.WarningRaised)]
+        (warning,) = [event for event in session.events().pending() if isinstance(event, sc.events.WarningRaised)]
         await session.prompt("x")
     assert "sandbox" in warning.message
     records = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""CONTRACT 5: what a session sends to its summariser, whatever stands in the conversation. Real kernel, real log."""
+"""What a session sends to its summariser, whatever stands in the conversation. Real kernel, real log."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import selfcompact as sc
-from selfcompact.compaction.summary.request import parts_of
-from selfcompact.models.protocol import ModelRequest, prompt_text
+from selfcompact.models.protocol import ModelRequest
+from tests.requests_sent import parts_of, prompt_text
 from tests.session.memory_kernel import SUMMARY
 
 from .conftest import OpenSession
@@ -55,7 +55,7 @@ def outside(prompt: str) -> str:
 
 
 async def test_what_run_asks_to_keep_is_told_to_the_summariser_with_priority(opened: OpenSession) -> None:
-    """CONTRACT 1: in a part of its own, which the orders outside of it call important."""
+    """In a part of its own, which the orders outside of it call important."""
     steps = [*fill(), sc.cell("await compact.run('keep the failing test names')"), sc.say("ok")]
     async with opened(steps, summaries=[SUMMARY] * 4, offline_fallback=False) as session:
         result = await session.prompt("go")
@@ -68,7 +68,7 @@ async def test_what_run_asks_to_keep_is_told_to_the_summariser_with_priority(ope
 
 
 async def test_attacks_reach_the_summariser_as_inert_text_wherever_they_stand(opened: OpenSession) -> None:
-    """CONTRACT 5; FAULTS 56: in a prompt, a cell, its output, in `run()`, and in the summary of before."""
+    """In a prompt, a cell, its output, in `run()`, and in the summary of before."""
     hostile = SUMMARY.replace("Said many words", "Said " + ALL.replace("\n", " "))
     show = f"print({ALL!r})"
     again = [*fill(), sc.cell(show), sc.cell(f"await compact.run({ALL!r})")]
@@ -94,7 +94,7 @@ async def test_attacks_reach_the_summariser_as_inert_text_wherever_they_stand(op
 async def test_no_secret_is_sent_to_the_summariser_or_stored_in_the_record(
     opened: OpenSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CONTRACT 5; FAULTS 57: by value (the host's own keys) and by form, in outputs, prompts and instructions."""
+    """By value (the host's own keys) and by form, in outputs, prompts and instructions."""
     by_value, by_form = "correct-horse-battery-staple", "sk-proj-0123456789abcdefghijklmnop"
     monkeypatch.setenv("BILLING_TOKEN", by_value)
     show = f"print('the token is {by_value}; the key is {by_form}')"
@@ -113,7 +113,7 @@ async def test_no_secret_is_sent_to_the_summariser_or_stored_in_the_record(
 
 
 async def test_an_image_is_told_to_the_summariser_by_a_placeholder(opened: OpenSession) -> None:
-    """CONTRACT 5; FAULTS 79: never as base64."""
+    """Never as base64."""
     made: dict[str, Any] = {}
     exec(DRAW, made)
     data = base64.b64encode(made["png"]).decode()
@@ -135,7 +135,7 @@ async def test_an_image_is_told_to_the_summariser_by_a_placeholder(opened: OpenS
 
 
 async def test_a_summary_request_carries_no_tools_and_a_fixed_system_prompt(opened: OpenSession) -> None:
-    """CONTRACT 5: a conversation can change neither, so nothing in it is an order or a tool."""
+    """A conversation can change neither, so nothing in it is an order or a tool."""
     rounds: list[Any] = [*fill(), sc.cell("await compact.run('keep x')")]
     async with opened([*rounds, *rounds, sc.say("ok")], summaries=[SUMMARY] * 4, background=False) as session:
         await session.prompt("go")

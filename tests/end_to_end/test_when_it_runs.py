@@ -1,4 +1,4 @@
-"""CONTRACT 3: when a compaction runs, and what comes after it. Real kernel, real sandbox."""
+"""When a compaction runs, and what comes after it. Real kernel, real sandbox."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .helpers import FILL, fill, history_text, of_type, outputs
 
 
 async def test_a_requested_compaction_runs_at_the_boundary_and_the_run_goes_on(opened: OpenSession) -> None:
-    """FAULTS 31, 63: after the cell's result is in the history, before the next model request."""
+    """After the cell's result is in the history, before the next model request."""
     steps = [
         *fill(),
         sc.cell("treasure = [3, 1, 4]\nawait compact.run('keep `treasure`')\nprint('still the same cell')"),
@@ -48,7 +48,7 @@ async def test_with_compaction_disabled_a_request_still_runs_and_the_threshold_d
 
 
 async def test_the_threshold_fires_above_window_minus_reserve_and_not_from_older_usage(opened: OpenSession) -> None:
-    """FAULTS 17, 21: the usage reported before the compaction is never used again."""
+    """The usage reported before the compaction is never used again."""
     steps = [*fill(), sc.cell(FILL, usage=Usage(input=28_500, output=100)), sc.cell("1"), sc.cell("2"), sc.say("ok")]
     async with opened(steps) as session:
         result = await session.prompt("go")
@@ -57,7 +57,6 @@ async def test_the_threshold_fires_above_window_minus_reserve_and_not_from_older
 
 
 async def test_an_aborted_turn_drops_the_request_and_writes_no_compaction(opened: OpenSession) -> None:
-    """FAULTS 60, 66, 91."""
     code = "import asyncio\nawait compact.run('x')\nprint('asked', flush=True)\nawait asyncio.sleep(60)"
     async with opened([*fill(), sc.cell(code), sc.say("again")]) as session:
         stream = session.events()
@@ -114,7 +113,7 @@ task = asyncio.create_task(ask_later())
 
 
 async def test_a_second_overflow_right_after_stops_with_the_providers_message(opened: OpenSession) -> None:
-    """FAULTS 1, 2: one attempt per overflow."""
+    """One attempt per overflow."""
     said = "prompt is too long: 33000 tokens > 32000 maximum"
     steps = [*fill(), sc.overflow(said), sc.overflow(said), sc.say("never")]
     async with opened(steps) as session:
@@ -126,7 +125,7 @@ async def test_a_second_overflow_right_after_stops_with_the_providers_message(op
 
 
 async def test_a_reload_does_not_restart_the_overflow_loop(opened: OpenSession) -> None:
-    """FAULTS 2: the guard is read from the log."""
+    """The guard is read from the log."""
     async with opened([*fill(), sc.overflow("too long"), sc.overflow("too long")]) as session:
         await session.prompt("go")
     async with opened([sc.overflow("still too long"), sc.say("never")]) as session:
@@ -145,7 +144,6 @@ async def test_an_overflow_that_cannot_be_compacted_stops_once_with_the_reason(o
 
 
 async def test_a_request_that_fails_leaves_the_history_and_the_run_goes_on(opened: OpenSession) -> None:
-    """FAULTS 41, 42, 63."""
     steps = [*fill(), sc.cell("await compact.run()"), sc.say("went on")]
     summaries: list[str | sc.ModelError] = [sc.PermissionDenied("not yours", status=403)] * 4
     async with opened(steps, summaries=summaries, offline_fallback=False) as session:
@@ -180,7 +178,6 @@ async def test_a_manual_compaction_waits_for_the_boundary_and_clears_the_request
 
 
 async def test_two_manual_compactions_at_once_write_one_record(opened: OpenSession) -> None:
-    """FAULTS 59."""
     async with opened([*fill(3), sc.say("ok")]) as session:
         await session.prompt("go")
         outcomes: list[sc.CompactionOutcome] = []
@@ -197,7 +194,6 @@ async def test_two_manual_compactions_at_once_write_one_record(opened: OpenSessi
 
 
 async def test_input_given_while_compacting_arrives_once_and_in_order(opened: OpenSession) -> None:
-    """FAULTS 62."""
     async with opened([*fill(), sc.cell("await compact.run()"), sc.say("first"), sc.say("second")]) as session:
         stream = session.events()
 
@@ -223,7 +219,6 @@ async def test_input_given_while_compacting_arrives_once_and_in_order(opened: Op
 async def test_cancelled_at_any_moment_the_history_is_old_or_new_and_the_session_goes_on(
     opened: OpenSession, moment: str
 ) -> None:
-    """FAULTS 60, 74."""
     async with opened([*fill(), sc.cell("await compact.run()"), sc.say("ok")]) as session:
         stream = session.events()
 

@@ -16,7 +16,7 @@ from selfcompact.messages import AssistantMessage
 from selfcompact.models.protocol import Completed, Model, ModelRequest, StreamEvent, TextDelta
 from selfcompact.models.registry import make_model
 from selfcompact.settings.retry import RetrySettings
-from selfcompact.testing import FakeProvider, Reply, cell
+from selfcompact.testing import FakeProvider, Reply, cell_reply
 from tests.session.memory_kernel import SUMMARY
 
 from .conftest import OpenSession
@@ -42,11 +42,11 @@ def settings(**compaction: Any) -> sc.Settings:
 
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_a_summary_whose_stream_broke_off_is_never_installed(tmp_path: Path, family: str) -> None:
-    """FINDINGS J1: as the same reply in a turn, it is asked for again, though its form is right and only its last word
+    """As the same reply in a turn, it is asked for again, though its form is right and only its last word
     is not. Anthropic's streams begin with usage."""
     text = f"{SUMMARY.rsplit('(none)', 1)[0]}The account may be overdrawn by at most 4,0"
     cut = Reply(text, finish="", usage=(900, 200) if family == "anthropic" else None)
-    answers = [cell(FILL), cell(FILL), cell(ASK, usage=FULL), Reply("ok")]
+    answers = [cell_reply(FILL), cell_reply(FILL), cell_reply(ASK, usage=FULL), Reply("ok")]
     async with FakeProvider(answers, summaries=[cut, WRITTEN]) as server:
         async with sc.open_session(
             model_at(server, family), workspace=tmp_path, session_file=tmp_path / "s.jsonl", settings=settings()
@@ -60,10 +60,11 @@ async def test_a_summary_whose_stream_broke_off_is_never_installed(tmp_path: Pat
 
 
 async def test_after_a_switch_the_new_model_writes_the_summaries(tmp_path: Path) -> None:
-    """FINDINGS J3: also those that are begun ahead; the model of before, whose key may be gone, is not asked again."""
+    """Also those that are begun ahead; the model of before, whose key may be gone, is not asked again."""
+    full = [cell_reply(FILL), cell_reply(FILL)]
     async with (
-        FakeProvider([cell(FILL), cell(FILL), Reply("ok")]) as first,
-        FakeProvider([cell(ASK, usage=FULL), Reply("ok")], summaries=itertools.repeat(WRITTEN)) as second,
+        FakeProvider([*full, cell_reply(ASK, usage=FULL), *full, Reply("ok")], summaries=[WRITTEN]) as first,
+        FakeProvider([cell_reply(ASK, usage=FULL), Reply("ok")], summaries=itertools.repeat(WRITTEN)) as second,
         sc.open_session(
             model_at(first), workspace=tmp_path, session_file=tmp_path / "s.jsonl", settings=settings()
         ) as session,
@@ -76,13 +77,13 @@ async def test_after_a_switch_the_new_model_writes_the_summaries(tmp_path: Path)
     assert outcome.result is not None, outcome.message
     ours: Any = (outcome.result.details or {})["selfcompact"]
     assert ours["summariser"] == "openai-chat:other"
-    assert asked == [0, 1]
+    assert asked == [1, 1]
 
 
 async def test_a_summariser_that_the_settings_name_stays_when_the_model_is_switched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with FakeProvider([cell(ASK, usage=FULL), Reply("ok")], summaries=itertools.repeat(WRITTEN)) as server:
+    async with FakeProvider([cell_reply(ASK, usage=FULL), Reply("ok")], summaries=itertools.repeat(WRITTEN)) as server:
         named = {"openai-chat:writer": {"baseUrl": server.openai_url}}
         chosen = sc.Settings.model_validate(
             {"compaction": {**COMPACTION, "model": "openai-chat:writer"}, "models": named}
@@ -154,7 +155,7 @@ class Custom:
 async def test_whatever_a_custom_models_summary_does_is_a_failed_attempt_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, fallback: bool
 ) -> None:
-    """FINDINGS J6: every compaction that is told to begin is told to end; the offline summariser may step in."""
+    """Every compaction that is told to begin is told to end; the offline summariser may step in."""
     at_once = RetrySettings(max_retries=2, first_delay_s=0)
     monkeypatch.setattr("selfcompact.compaction.summary.retry.SUMMARY_RETRIES", at_once)
     turns = sc.ScriptedModel([*fill(), sc.cell(ASK), sc.say("went on")], context_window=32_000)
@@ -187,7 +188,7 @@ async def test_whatever_a_custom_models_summary_does_is_a_failed_attempt_and_the
 async def test_a_summary_from_a_hook_keeps_what_was_asked_for_and_no_secret(
     opened: OpenSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """FINDINGS J2: whoever wrote it, a summary passes the same redaction and keeping."""
+    """Whoever wrote it, a summary passes the same redaction and keeping."""
     monkeypatch.setenv("SERVICE_API_KEY", "hunter2-hunter2-hunter2")
 
     async def supply(_: sc.CompactionPreparation) -> sc.SuppliedSummary:
@@ -205,7 +206,7 @@ async def test_a_summary_from_a_hook_keeps_what_was_asked_for_and_no_secret(
 
 
 async def test_a_summariser_that_lacks_what_the_protocol_asks_for_is_a_failed_attempt(tmp_path: Path) -> None:
-    """FINDINGS J6: whatever breaks, and wherever, the run goes on with its old history."""
+    """Whatever breaks, and wherever, the run goes on with its old history."""
 
     class Incomplete:
         name = "incomplete"

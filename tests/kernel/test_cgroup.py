@@ -62,12 +62,12 @@ def can_be_limited(controller: str) -> bool:
     return False
 
 
-async def test_what_is_told_to_be_limited_together_is_limited_and_the_rest_cannot_be(opened: OpenKernel) -> None:
+async def test_what_is_told_to_be_cgroup_limits_is_limited_and_the_rest_cannot_be(opened: OpenKernel) -> None:
     wanted = {"memory": str(700 * MIB), "pids": "200"}
     async with opened({"memory": "700MiB", "processes": 200}) as kernel:
         assert kernel.pid is not None
         for controller, limit in wanted.items():
-            if controller in kernel.limited_together:
+            if controller in kernel.cgroup_limits:
                 assert limit_of(kernel.pid, controller) == limit
             else:
                 assert not can_be_limited(controller)
@@ -108,7 +108,7 @@ async def test_the_limits_and_the_sandbox_are_written_into_its_group(
 ) -> None:
     wanted = {"memory": str(700 * MIB), "pids": "200"}
     async with opened({"memory": "700MiB", "processes": 200}) as kernel:
-        assert kernel.limited_together == {"memory", "pids"}
+        assert kernel.cgroup_limits == {"memory", "pids"}
         sandbox = parent_of(kernel.pid)
         for controller, limit in wanted.items():
             group = made_in(stand_in[controller])
@@ -116,14 +116,14 @@ async def test_the_limits_and_the_sandbox_are_written_into_its_group(
             assert (group / name).read_text() == limit
             assert (group / "cgroup.procs").read_text() == sandbox  # the parent of the kernel: its first process
     async with opened({"memory": None, "processes": None}) as kernel:
-        assert kernel.limited_together == frozenset()
+        assert kernel.cgroup_limits == frozenset()
 
 
 @pytest.mark.parametrize("stand_in", ["version 2"], indirect=True)
 async def test_a_kernel_that_was_ended_for_the_memory_of_its_sandbox_says_so(
     opened: OpenKernel, stand_in: dict[str, Path]
 ) -> None:
-    """FAULTS 97. Here the cell ends its kernel itself, and the group says that the operating system did."""
+    """Here the cell ends its kernel itself, and the group says that the operating system did."""
     end = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
     async with opened() as kernel:
         (made_in(stand_in["memory"]) / "memory.events").write_text("max 7\noom 1\noom_kill 1\n")
@@ -156,7 +156,7 @@ print('ended by signal', os.WTERMSIG(os.wait()[1]))
 async def test_more_memory_than_the_sandbox_may_have_ends_one_of_its_processes_and_nothing_else(
     opened: OpenKernel, ended: str
 ) -> None:
-    """FAULTS 97: several processes together, which no limit of a single one would stop."""
+    """Several processes together, which no limit of a single one would stop."""
     if not can_be_limited("memory"):
         pytest.skip("this machine lets nobody make a control group; the tests above read what would be asked of it")
     async with opened({"memory": "700MiB"}) as kernel:

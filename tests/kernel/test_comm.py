@@ -37,7 +37,7 @@ async def host_request(data):
 
 
 async def test_the_skill_uses_a_comm_where_no_bridge_is_named(opened: OpenKernel, host: Host) -> None:
-    """FAULTS 81, 82: the cell awaits, and the answer comes on the control channel."""
+    """The cell awaits, and the answer comes on the control channel."""
     async with opened() as kernel:
         status = await kernel.execute(f"{NO_BRIDGE} (await compact.status())['tokens']")
         assert status.text == "10"
@@ -112,7 +112,7 @@ async def test_an_interrupt_cancels_the_handler_behind_a_comm(opened: OpenKernel
 async def test_no_host_on_the_other_side_is_a_time_out_and_no_hang(opened: OpenKernel) -> None:
     async with opened() as kernel:
         result = await kernel.execute(
-            f"{NO_BRIDGE}\nfrom host_bridge.kernel import comm\ncomm.TARGET = 'nobody'\n"
+            f"{NO_BRIDGE}\nfrom host_bridge.kernel import comm\ncomm.COMM_TARGET = 'nobody'\n"
             "await comm.comm_request('compact.status', {}, 0.3)"
         )
         assert result.error_name == "BridgeTimeout"

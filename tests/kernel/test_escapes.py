@@ -16,9 +16,9 @@ import pytest
 
 import selfcompact as sc
 from selfcompact.errors import WorkspaceError
-from selfcompact.sandbox.protected_dirs import SettingsKept
-from selfcompact.session.open import new_session_file
+from selfcompact.sandbox.protected_dirs import ProtectedDirs
 from selfcompact.settings.load import PROJECT_FILE, load_settings, user_settings_file
+from selfcompact.workspace import new_session_file
 
 from .conftest import Host, OpenKernel
 
@@ -174,14 +174,14 @@ print(attempt(lambda: open(".selfcompact/settings.json", "w").write({attack!r}))
 
 async def test_the_folder_of_settings_stays_while_any_sandbox_needs_it(workspace: Path) -> None:
     policy = sc.Settings().sandbox
-    first, second = SettingsKept(workspace, policy), SettingsKept(workspace, policy)
+    first, second = ProtectedDirs(workspace, policy), ProtectedDirs(workspace, policy)
     first.close()
     assert (workspace / ".selfcompact").is_dir()
     second.close()
     assert not (workspace / ".selfcompact").exists()
     (workspace / ".selfcompact").symlink_to("elsewhere")
     with pytest.raises(WorkspaceError, match="settings"):
-        SettingsKept(workspace, policy)
+        ProtectedDirs(workspace, policy)
 
 
 def test_the_file_of_another_program_in_the_workspace_runs_nothing_and_sends_nothing(workspace: Path) -> None:
@@ -292,11 +292,11 @@ slowest < 1.0
     async with opened() as first, opened() as second, anyio.create_task_group() as tasks:
         tasks.start_soon(first.execute, flood)
         with anyio.fail_after(10):
-            while first.bridge.stats.bad_signature < 10:
+            while first.bridge_stats.bad_signature < 10:
                 await anyio.sleep(0.01)
         result = await second.execute(asking)
         assert result.text == "True", result.text
-        assert second.bridge.stats.bad_signature == second.bridge.stats.unknown_type == 0
+        assert second.bridge_stats.bad_signature == second.bridge_stats.unknown_type == 0
 
 
 async def test_a_forged_message_changes_nothing(opened: OpenKernel, host: Host) -> None:
@@ -324,6 +324,6 @@ socket = zmq.Context.instance().socket(zmq.DEALER); socket.connect(address.endpo
         assert kernel._current is not None
         assert kernel._current.channels.dropped >= 3
         with anyio.fail_after(5):
-            while kernel.bridge.stats.bad_signature < 1:
+            while kernel.bridge_stats.bad_signature < 1:
                 await anyio.sleep(0.01)
     assert host.asked == []

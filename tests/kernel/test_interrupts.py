@@ -76,7 +76,7 @@ STATUS = {"interrupt": "aborted", "limit": "timeout", "abort": None}
 async def test_what_can_be_interrupted_keeps_its_kernel_and_its_names(
     opened: OpenKernel, workspace: anyio.Path, how: str
 ) -> None:
-    """FAULTS 91, 93, 100: whatever waits, blocks or runs a child."""
+    """Whatever waits, blocks or runs a child."""
     async with opened(interrupt_grace_s=5.0) as kernel:  # a shell takes its time to end on a machine that is busy
         await kernel.execute("kept = 1")
         for name, code in STOPS.items():
@@ -95,7 +95,7 @@ async def test_what_can_be_interrupted_keeps_its_kernel_and_its_names(
 async def test_what_cannot_be_interrupted_is_ended_with_its_kernel(
     opened: OpenKernel, workspace: anyio.Path, how: str, name: str
 ) -> None:
-    """FAULTS 91, 93, 100: after the grace the kernel is killed, and the model is told that its names are gone."""
+    """After the grace the kernel is killed, and the model is told that its names are gone."""
     async with opened() as kernel:
         pid = kernel.pid
         ended = await end(kernel, how, HANGS[name], anyio.Path(workspace) / "started")
@@ -119,7 +119,7 @@ DEATHS = {
 
 
 async def test_a_death_is_noticed_at_once_and_says_what_died_and_why(opened: OpenKernel) -> None:
-    """FAULTS 96, 97: within 2 s, by the process and not by messages; the cell is not run again."""
+    """Within 2 s, by the process and not by messages; the cell is not run again."""
     async with opened() as kernel:
         for number, (code, reason) in enumerate(DEATHS.items(), 1):
             result = await kernel.execute(f"print('last words', flush=True)\nimport time; time.sleep(0.05)\n{code}")
@@ -132,7 +132,6 @@ async def test_a_death_is_noticed_at_once_and_says_what_died_and_why(opened: Ope
 
 
 async def test_a_death_between_cells_is_told_with_the_next_one(opened: OpenKernel) -> None:
-    """FAULTS 94, 96."""
     async with opened() as kernel:
         await kernel.execute("import os, threading; threading.Timer(0.05, os._exit, (1,)).start(); x = 1")
         with anyio.fail_after(2):
@@ -225,7 +224,7 @@ async def test_an_interrupt_cancels_the_handler_of_the_request_that_the_cell_wai
 
 
 async def test_a_restart_ends_the_running_cell_and_everything_it_started(opened: OpenKernel) -> None:
-    """FAULTS 89, 95: status() works in the first cell of the new kernel."""
+    """Status() works in the first cell of the new kernel."""
     async with opened() as kernel:
         results: list[CellResult] = []
 

@@ -9,7 +9,7 @@ import pytest
 
 from selfcompact.kernel import Kernel, SandboxPolicy
 from selfcompact.sandbox.bubblewrap import find_bwrap
-from selfcompact.sandbox.limits import limit_reached
+from selfcompact.sandbox.limit_notes import limit_reached
 from selfcompact.sandbox.mounts import HOME
 
 from .conftest import OpenKernel
@@ -111,7 +111,7 @@ async def test_open_files_are_bounded_and_the_limit_is_named(opened: OpenKernel)
 
 async def test_a_fork_bomb_is_bounded_and_the_limit_is_named(opened: OpenKernel) -> None:
     async with opened({"processes": 100}) as kernel, opened() as other:
-        if os.getuid() == 0 and "pids" not in kernel.limited_together:
+        if os.getuid() == 0 and "pids" not in kernel.cgroup_limits:
             pytest.skip("root has no limit of processes where no control group can be made")
         result = await kernel.execute(FORK_BOMB, timeout_s=20)
         assert "there may be 100 processes and threads (sandbox.processes)" in (result.note or ""), result

@@ -121,8 +121,9 @@ async def test_children_and_descriptors_write_into_the_cell_that_started_them(op
             assert result.text == f"child {number}"
 
 
+@pytest.mark.slow
 async def test_ten_thousand_flushed_lines_are_complete_or_say_what_is_missing(opened: OpenKernel) -> None:
-    """FAULTS 101: nothing is lost on the way, whatever the speed of the two sides."""
+    """Nothing is lost on the way, whatever the speed of the two sides."""
     lines = "".join(f"line {n}\n" for n in range(10_000))
     async with opened(output_head_bytes=200_000) as kernel:
         whole = await kernel.execute("for n in range(10_000): print('line', n, flush=True)", timeout_s=50)
@@ -157,8 +158,9 @@ def forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
+@pytest.mark.slow
 async def test_floods_end_normally_and_cost_the_host_no_memory(opened: OpenKernel) -> None:
-    """FAULTS 101, 102: less than 64 MiB more than before, and the next cell is what it would have been."""
+    """Less than 64 MiB more than before, and the next cell is what it would have been."""
     async with opened({"memory": None}) as kernel:
         await kernel.execute("1")
         for name, code in FLOODS.items():
@@ -176,7 +178,6 @@ async def test_floods_end_normally_and_cost_the_host_no_memory(opened: OpenKerne
 
 @pytest.mark.slow
 async def test_a_gigabyte_of_lines_costs_the_host_no_memory(opened: OpenKernel) -> None:
-    """FAULTS 102."""
     async with opened({"memory": None}) as kernel:
         forget_peak()
         before = resident_mib("VmRSS")
@@ -189,7 +190,6 @@ async def test_a_gigabyte_of_lines_costs_the_host_no_memory(opened: OpenKernel) 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_a_hundred_thousand_displays_cost_the_host_no_memory(opened: OpenKernel) -> None:
-    """FAULTS 101."""
     async with opened() as kernel:
         forget_peak()
         before = resident_mib("VmRSS")

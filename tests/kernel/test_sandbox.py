@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from selfcompact.kernel import KernelSettings, SandboxPolicy
 from selfcompact.kernel.probe import judge, probe_sandbox
-from selfcompact.sandbox.mounts import INSIDE, Scene, bwrap_argv, mounts
+from selfcompact.sandbox.mounts import INSIDE, HostFacts, bwrap_argv, mounts
 from selfcompact.sandbox.seccomp import X86_64, seccomp_filter
 
 from .conftest import KERNEL_PYTHON, OpenKernel
@@ -85,7 +85,6 @@ async def test_what_a_cell_writes_is_the_users_and_stays(opened: OpenKernel, wor
 
 
 async def test_keys_of_the_host_are_nowhere_to_be_found(opened: OpenKernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FAULTS 109."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary0123456789abcdef")
     monkeypatch.setenv("CANARY", "canary0123456789")
     code = """
@@ -142,11 +141,11 @@ async def test_another_kernels_bridge_and_sockets_cannot_be_reached(opened: Open
             "await requests.host_request('compact.status', {}, timeout_s=0.3)"
         )
         assert forged.error_name == "BridgeTimeout"
-        assert first.bridge.stats.bad_signature >= 1
-        assert second.bridge.stats.bad_signature == 0
+        assert first.bridge_stats.bad_signature >= 1
+        assert second.bridge_stats.bad_signature == 0
 
 
-def scene(**change: Any) -> Scene:
+def scene(**change: Any) -> HostFacts:
     values: dict[str, Any] = {
         "workspace": Path("/home/u/project"),
         "needs": (Path("/home/u/.pyenv/versions/3"), Path("/home/u/project/.venv"), Path("/usr/lib/python3")),
@@ -158,7 +157,7 @@ def scene(**change: Any) -> Scene:
         "uid": 1000,
         "gid": 1000,
     }
-    return Scene(**{**values, **change})
+    return HostFacts(**{**values, **change})
 
 
 def test_parents_are_mounted_before_what_lies_in_them() -> None:

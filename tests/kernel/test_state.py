@@ -10,9 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
+from agent_kernel import MAX_NAMES
 from selfcompact.kernel import Kernel
 from selfcompact.kernel.snapshot import TOTAL_BYTES, copy_out, report_from
-from selfcompact.kernel.state import MAX_NAMES, StateManifest, manifest_from
+from selfcompact.kernel.state import StateManifest, manifest_from
 
 from .conftest import KERNEL_PYTHON, OpenKernel
 
@@ -22,7 +23,6 @@ async def shapes(kernel: Kernel) -> dict[str, str]:
 
 
 async def test_the_living_names_are_listed_with_types_and_short_shapes(opened: OpenKernel) -> None:
-    """FAULTS 94, 95."""
     code = """
 import json
 numbers = list(range(12)); table = {n: n for n in range(1200)}; text = "x" * 1500; flag = True; nothing = None
@@ -128,7 +128,7 @@ needs_dill = pytest.mark.skipif(bool(KERNEL_PYTHON), reason="these kernels hold 
 
 @needs_dill
 async def test_a_snapshot_brings_the_variables_back_into_another_kernel(opened: OpenKernel, tmp_path: Path) -> None:
-    """FAULTS 98: the host's own modules are no part of it; what cannot be saved is named with the reason."""
+    """The host's own modules are no part of it; what cannot be saved is named with the reason."""
     code = """
 import json as js, threading
 base = 10

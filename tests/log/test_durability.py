@@ -317,7 +317,8 @@ def test_a_torn_record_goes_aside_and_a_whole_one_without_its_newline_stays(tmp_
     path = tmp_path / "s.jsonl"
     write(path, chain(2))
     whole = path.read_bytes()
-    for torn in (b'{"type":"message","id"', b"[1]", b'{"id":"x"}'):
+    long = b'{"type":"message","text":"' + b"".join(b"%07d " % number for number in range(80_000))
+    for torn in (b'{"type":"message","id"', b"[1]", b'{"id":"x"}', long):
         path.write_bytes(whole + torn)
         with SessionLog.open(path, cwd=tmp_path) as log:
             assert log.damage == ()
@@ -345,7 +346,7 @@ def test_a_copy_never_takes_the_place_of_a_file_that_appeared_meanwhile(tmp_path
         target.write_text("somebody else's")
         yield {"type": "session"}
 
-    with pytest.raises(SessionFileError, match=r"b\.jsonl: is there already"):
+    with pytest.raises(SessionFileError, match=r"b\.jsonl: already exists"):
         write_new(target, records())
     assert target.read_text() == "somebody else's"
     assert list(tmp_path.iterdir()) == [target]

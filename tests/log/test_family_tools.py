@@ -118,7 +118,7 @@ async def write_session(path: Path, workspace: Path) -> None:
         ]
     )
 
-    async def add(_result: sc.CompactionResult) -> str:
+    async def add(_result: sc.events.CompactionResult) -> str:
         return "said by a hook"
 
     settings = sc.Settings.model_validate({"compaction": {"keep_recent_tokens": 300}})

@@ -35,7 +35,7 @@ def test_a_fork_holds_its_branch_alone_and_names_where_it_came_from(tmp_path: Pa
     assert read_header(target).parent_session == str(source)
     assert read_header(target).id != read_header(source).id
     assert source.read_bytes() == before
-    with pytest.raises(SessionFileError, match="is there already"):
+    with pytest.raises(SessionFileError, match="already exists"):
         fork_session(source, target, "e3")
     with pytest.raises(SessionFileError, match="has no entry e99"):
         fork_session(source, tmp_path / "c.jsonl", "e99")

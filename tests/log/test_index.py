@@ -269,3 +269,21 @@ def test_searches_at_the_same_time_index_every_entry_once_and_all_find_it(tmp_pa
             assert list(pool.map(search, range(4))) == [entries] * 4
             assert len(rows(log)) == entries
             append(log, 200)
+
+
+def test_a_search_waits_for_another_one_that_builds_the_index_of_a_long_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite's own patience of five seconds is less than a first index takes."""
+    write(tmp_path / "s.jsonl", [say(1, None, "needle")])
+    connect, waits = sqlite3.connect, []
+
+    def noted(path: Path, timeout: float = 5.0) -> sqlite3.Connection:
+        waits.append(timeout)
+        return connect(path, timeout=timeout)
+
+    monkeypatch.setattr("selfcompact.log.search.sqlite3.connect", noted)
+    assert ids(tmp_path / "s.jsonl", "needle") == ["e1"]
+    assert waits
+    assert set(waits) == {search_module.LOCK_TIMEOUT_S}
+    assert search_module.LOCK_TIMEOUT_S >= 30

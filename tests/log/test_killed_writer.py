@@ -61,7 +61,6 @@ def write_until(path: Path, fatal: int) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(120)
 def test_killing_the_writer_at_every_durable_step_leaves_the_old_or_the_new_view(tmp_path: Path) -> None:
-    """FAULTS 74."""
     whole = write_until(tmp_path / "whole.jsonl", 0)
     assert whole.returncode == 0, whole.stderr
     steps = int(whole.stdout)

@@ -45,13 +45,11 @@ def test_what_is_told_of_a_live_end(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     write(path, [])
     empty = read_live(path)
-    assert (empty.header, list(empty.entries), empty.leaf_id, empty.damage, empty.model, empty.thinking_level) == (
+    assert (empty.header, list(empty.entries), empty.leaf_id, empty.damage) == (
         HEADER,
         [],
         None,
         (),
-        None,
-        None,
     )
     write(path, chain(3))
     live = read_live(path)
@@ -62,7 +60,7 @@ def test_what_is_told_of_a_live_end(tmp_path: Path) -> None:
     assert read_live(path, leaf_id="e1").leaf_id == "e1"
 
 
-def test_the_newest_model_and_thinking_level_of_the_live_path_are_in_force(tmp_path: Path) -> None:
+def test_the_newest_model_of_the_live_path_is_in_force(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
 
     def changed(number: int, parent: str | None, model_id: str) -> ModelChangeEntry:
@@ -80,10 +78,8 @@ def test_the_newest_model_and_thinking_level_of_the_live_path_are_in_force(tmp_p
         say(2, "m2"),
     ]
     write(path, entries)
-    live = read_live(path)
-    assert (live.model, live.thinking_level) == ("p:new", "high")
-    earlier = read_live(path, leaf_id="t1")
-    assert (earlier.model, earlier.thinking_level) == ("p:old", "low")
+    assert model_in_force(read_live(path).entries) == "p:new"
+    assert model_in_force(read_live(path, leaf_id="t1").entries) == "p:old"
     noted = compacted(1, "e2", "e2", model="q:noted")
     assert model_in_force([changed(1, None, "old"), noted]) == "q:noted"
     assert model_in_force([noted, changed(1, None, "new")]) == "p:new"
@@ -160,7 +156,7 @@ def test_every_way_of_reading_entries_refuses_another_version_and_says_what_to_d
 def test_a_file_without_a_header_is_no_session(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(content)
-    with pytest.raises(SessionFileError, match=r"s\.jsonl, line 1: is no session header"):
+    with pytest.raises(SessionFileError, match=r"s\.jsonl, line 1: is not a session header"):
         read_header(path)
 
 

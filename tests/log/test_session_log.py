@@ -49,7 +49,6 @@ def test_any_text_survives_the_file(text: str) -> None:
 
 
 def test_truncating_at_any_byte_loses_at_most_the_torn_record(tmp_path: Path) -> None:
-    """FAULTS 71; CONTRACT 4, last row."""
     path = tmp_path / "s.jsonl"
     write(path, [entry(n, "näh \u2028 \ud800" * n) for n in range(3)])
     whole = path.read_bytes()
@@ -103,7 +102,7 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_no_session_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
-    with pytest.raises(SessionFileError, match=r"notes\.txt, line 1: is no session header"):
+    with pytest.raises(SessionFileError, match=r"notes\.txt, line 1: is not a session header"):
         SessionLog.open(path, cwd=tmp_path)
     assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]
@@ -119,7 +118,7 @@ def test_entries_of_unknown_types_keep_their_fields() -> None:
 
 
 def test_the_live_path_begins_at_the_first_kept_entry_and_follows_one_branch() -> None:
-    """FAULTS 39: entries of a branch that was left are not part of it."""
+    """Entries of a branch that was left are not part of it."""
     entries: list[Entry] = [entry(n) for n in range(4)]
     entries.append(
         MessageEntry(id="left", parent_id="00000001", timestamp=now_iso(), message=user("a branch that was left"))

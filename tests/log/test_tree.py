@@ -20,7 +20,7 @@ from selfcompact.entries import (
     ThinkingLevelChangeEntry,
 )
 from selfcompact.errors import SessionFileError
-from selfcompact.log.reading import labels_of, session_name
+from selfcompact.log.reading import session_name
 from selfcompact.log.tree import excerpt_of, kind_of, path_to, read_tree
 from selfcompact.messages import Message
 from tests.compaction.build import answered, called, resulted, said
@@ -83,8 +83,6 @@ def test_the_newest_label_and_name_hold_and_a_removed_label_is_gone(tmp_path: Pa
     tree = read_tree(path)
     assert {node.id: node.label for node in tree.nodes.values() if node.label} == {"e0": "again"}
     assert tree.nodes["e1"].label is None
-    assert labels_of(iter([*chain(3), *labels])) == {"e0": "again"}
-    assert labels_of(iter([labelled(1, "e0", None)])) == {}
     assert tree.name == session_name(path) == "New"
 
 

@@ -25,11 +25,12 @@ from selfcompact.compaction.summary.summarise import summarise
 from selfcompact.compaction.summary.summarisers import ModelSummariser
 from selfcompact.errors import ContextOverflow
 from selfcompact.messages import text_of, user
-from selfcompact.models.protocol import ModelRequest, complete
+from selfcompact.models.protocol import ModelRequest
 from selfcompact.models.registry import make_model
 from selfcompact.models.window import server_window
 from selfcompact.settings.compaction import CompactionSettings
 from tests.compaction.build import logged, said, turns
+from tests.requests_sent import complete
 
 WINDOW = 4_096
 START_S = 120.0
@@ -96,7 +97,7 @@ async def test_a_prompt_that_is_too_long_is_an_overflow(address: str) -> None:
 
 
 async def test_a_conversation_longer_than_the_window_becomes_a_summary_that_holds_its_form(address: str) -> None:
-    """FAULTS 8: every request fits, whatever the model makes of it."""
+    """Every request fits, whatever the model makes of it."""
     entries = logged([*turns(24, words=120), said("Go on.")])
     settings = CompactionSettings(reserve_tokens=1_000, keep_recent_tokens=100)
     planned = plan(Ledger(entries), settings, window=WINDOW)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import selfcompact as sc
-from selfcompact.compaction.summary.channels import chosen_summariser
+from selfcompact.compaction.summary.choice import chosen_summariser
 from selfcompact.compaction.summary.native import native_summariser
 from selfcompact.compaction.summary.request import SummaryRequest
 from selfcompact.errors import ContextOverflow, ModelError, ProviderUnavailable, SettingsError
@@ -16,7 +16,7 @@ from selfcompact.models.protocol import ModelRequest
 from selfcompact.models.providers import ProviderModel
 from selfcompact.models.registry import make_model
 from selfcompact.settings.compaction import CompactionSettings
-from selfcompact.testing import FakeProvider, Fault, Reply, cell, overflow_fault
+from selfcompact.testing import FakeProvider, Fault, Reply, cell_reply, overflow_fault
 
 from .test_whole_sessions import FILL, SUMMARY
 
@@ -54,11 +54,11 @@ async def test_anthropics_compaction_answers_our_request_with_a_text() -> None:
 
 
 async def test_a_session_is_compacted_natively_and_a_bad_summary_is_asked_for_again(tmp_path: Path) -> None:
-    """CONTRACT 5: what comes out of it is checked as any other summary."""
+    """What comes out of it is checked as any other summary."""
     answers = [
-        cell(FILL, usage=(1_000, 50)),
-        cell(FILL, usage=(2_500, 50)),
-        cell("await compact.run('keep `line 7`')", usage=(4_000, 50)),
+        cell_reply(FILL, usage=(1_000, 50)),
+        cell_reply(FILL, usage=(2_500, 50)),
+        cell_reply("await compact.run('keep `line 7`')", usage=(4_000, 50)),
         Reply("Done.", usage=(1_500, 20)),
     ]
     settings = sc.Settings.model_validate(

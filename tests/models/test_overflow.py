@@ -21,7 +21,7 @@ from selfcompact.errors import (
     RateLimited,
     Refused,
 )
-from selfcompact.models.overflow import UNMISTAKABLE, meaning_of, silently_overflowed
+from selfcompact.models.failures import UNMISTAKABLE, meaning_of, silently_overflowed
 from selfcompact.models.providers import error_of
 
 ROWS: list[dict[str, Any]] = json.loads(
@@ -65,14 +65,13 @@ def name(row: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("row", ROWS, ids=name)
 def test_an_answer_means_what_its_provider_says(row: dict[str, Any]) -> None:
-    """FAULTS 14."""
     body = row["body"] if isinstance(row["body"], str) else json.dumps(row["body"])
     assert meaning_of(row["status"], body) == row["means"]
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row["status"]], ids=name)
 def test_the_librarys_error_becomes_ours_with_status_and_words(row: dict[str, Any]) -> None:
-    """FAULTS 14: also when only the provider's own message is looked at, without the rest of the body."""
+    """Also when only the provider's own message is looked at, without the rest of the body."""
     error = error_of(exceptions.ModelHTTPError(row["status"], "a-model", row["body"]))
     assert type(error) is CLASSES[row["means"]]
     assert error.status == row["status"]

@@ -30,12 +30,13 @@ from selfcompact.messages import (
     text_of,
     user,
 )
-from selfcompact.models.protocol import RAW_ARGUMENTS, Completed, Model, ModelRequest, TextDelta, ToolSpec, complete
+from selfcompact.models.protocol import RAW_ARGUMENTS, Completed, Model, ModelRequest, TextDelta, ToolSpec
 from selfcompact.models.provider_messages import from_provider, to_provider
 from selfcompact.models.providers import ProviderModel
 from selfcompact.models.registry import make_model
 from selfcompact.session.turn import IPYTHON
 from selfcompact.testing import Call, FakeProvider, Fault, Reply, overflow_fault
+from tests.requests_sent import complete
 
 FAMILIES = ["openai-chat", "openai", "anthropic"]
 TOOLS: tuple[ToolSpec, ...] = (IPYTHON,)

@@ -27,13 +27,14 @@ from selfcompact.messages import (
     text_of,
     user,
 )
-from selfcompact.models.protocol import Model, ModelRequest, complete
+from selfcompact.models.protocol import Model, ModelRequest
 from selfcompact.models.registry import make_model
 from selfcompact.session.turn import IPYTHON
 from selfcompact.testing import Call, FakeProvider, Reply
 from selfcompact.text.surrogates import encodable
+from tests.requests_sent import complete
 
-EXAMPLES = 30
+EXAMPLES = 15
 """Each is one or two requests over loopback."""
 
 Said = tuple[str, str]

@@ -10,8 +10,9 @@ import pytest
 
 from selfcompact.errors import AuthenticationFailed, ContextOverflow, ProviderUnavailable, ScriptError, ScriptExhausted
 from selfcompact.messages import ThinkingContent, Usage, user
-from selfcompact.models.protocol import ModelRequest, complete
+from selfcompact.models.protocol import ModelRequest
 from selfcompact.models.script_file import load_script
+from tests.requests_sent import complete
 
 REQUEST = ModelRequest("system", (user("hello"),))
 

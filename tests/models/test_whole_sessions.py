@@ -22,7 +22,7 @@ from selfcompact.messages import ToolResultMessage, text_of
 from selfcompact.models.protocol import Model
 from selfcompact.models.registry import make_model
 from selfcompact.session.history import validate_history
-from selfcompact.testing import Call, FakeProvider, Fault, Reply, cell, overflow_fault
+from selfcompact.testing import Call, FakeProvider, Fault, Reply, cell_reply, overflow_fault
 from selfcompact.testing.replies import Answer
 
 FAMILIES = ["openai-chat", "openai", "anthropic"]
@@ -96,19 +96,19 @@ def results(result: sc.RunResult) -> list[str]:
 async def test_a_session_compacts_on_request_at_the_threshold_and_on_overflow_and_is_resumed(
     tmp_path: Path, family: str
 ) -> None:
-    """CONTRACT 3, FAULTS 2, 14: one compaction of each kind, each summary by the provider, each request accepted."""
+    """One compaction of each kind, each summary by the provider, each request accepted."""
     overflow = overflow_fault("anthropic" if family == "anthropic" else "openai")
     answers: list[Answer] = [
-        cell("treasure = [3, 1, 4]\nid(treasure)", usage=(1_000, 50)),
-        cell(FILL, usage=(1_200, 50)),
-        cell(FILL, usage=(2_600, 50)),
-        cell("await compact.run('keep `treasure` in mind')", usage=(4_000, 50)),
-        cell(FILL, usage=(2_000, 50)),
-        cell(FILL, usage=(28_500, 100)),
-        cell(FILL, usage=(2_000, 50)),
-        cell(FILL, usage=(3_500, 50)),
+        cell_reply("treasure = [3, 1, 4]\nid(treasure)", usage=(1_000, 50)),
+        cell_reply(FILL, usage=(1_200, 50)),
+        cell_reply(FILL, usage=(2_600, 50)),
+        cell_reply("await compact.run('keep `treasure` in mind')", usage=(4_000, 50)),
+        cell_reply(FILL, usage=(2_000, 50)),
+        cell_reply(FILL, usage=(28_500, 100)),
+        cell_reply(FILL, usage=(2_000, 50)),
+        cell_reply(FILL, usage=(3_500, 50)),
         overflow,
-        cell("id(treasure)", usage=(2_000, 50)),
+        cell_reply("id(treasure)", usage=(2_000, 50)),
         Reply("All done.", usage=(2_100, 20), cached=1_700),
     ]
     async with opened(tmp_path, family, answers) as (session, server):
@@ -142,7 +142,7 @@ async def test_a_session_compacts_on_request_at_the_threshold_and_on_overflow_an
 
 
 async def test_malformed_replies_go_back_to_the_model_or_are_asked_for_again(tmp_path: Path, family: str) -> None:
-    """FAULTS 27: never a crash, never an invalid history; the model reads what was wrong."""
+    """Never a crash, never an invalid history; the model reads what was wrong."""
     broken: list[Answer] = [Reply(calls=(Call("ipython", '{"code": "x'),))]
     answers: list[Answer] = [
         *broken,
@@ -222,14 +222,14 @@ async def test_an_abort_closes_the_connection_and_the_session_goes_on(tmp_path: 
 async def test_a_key_is_nowhere_but_in_its_header(
     tmp_path: Path, family: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """FAULTS 57, 109: not in the kernel, events, log, summaries or errors, though the server itself quotes it."""
+    """Not in the kernel, events, log, summaries or errors, though the server itself quotes it."""
     monkeypatch.setenv("MY_PROXY_KEY", CANARY)
     look = "import os\nprint(dict(os.environ))\nprint(open('/proc/self/environ').read())"
     answers: list[Answer] = [
-        cell(FILL),
-        cell(FILL),
-        cell(look),
-        cell("await compact.run('keep it')"),
+        cell_reply(FILL),
+        cell_reply(FILL),
+        cell_reply(look),
+        cell_reply("await compact.run('keep it')"),
         Fault(401, {"error": {"message": f"the key {CANARY} was refused", "type": "invalid_request_error"}}),
     ]
     with caplog.at_level("DEBUG", logger="selfcompact"):

@@ -18,7 +18,7 @@ from selfcompact.compaction.summary.summarisers import ModelSummariser, Summaris
 from selfcompact.errors import ModelError
 from selfcompact.kernel import CellResult, Kernel, SandboxInfo, StateManifest
 from selfcompact.log import SessionLog
-from selfcompact.session.open import Wishes, assembled
+from selfcompact.session.open import SessionConfig, assembled
 from selfcompact.settings.compaction import CompactionSettings
 from selfcompact.settings.retry import RetrySettings
 from selfcompact.settings.watch import SettingsWatch
@@ -105,7 +105,7 @@ async def memory_session(
     compaction: CompactionSettings,
 ) -> AsyncIterator[sc.Session]:
     """A session on a kernel in memory; `summaries` are what its summariser answers, unless another one is given."""
-    wishes = Wishes(
+    config = SessionConfig(
         model=model,
         workspace=path.parent,
         settings=sc.Settings(compaction=compaction, retry=RetrySettings(max_retries=1, first_delay_s=0)),
@@ -118,6 +118,6 @@ async def memory_session(
     with SessionLog.open(path, cwd=path.parent) as log:
         async with (
             memory_bridge(dispatcher) as bridge,
-            assembled(wishes, log, cast("Kernel", MemoryKernel(bridge)), dispatcher) as session,
+            assembled(config, log, cast("Kernel", MemoryKernel(bridge)), dispatcher) as session,
         ):
             yield session

@@ -91,7 +91,7 @@ async def test_a_summary_that_was_begun_is_given_up_when_its_request_is_dropped(
             tasks.start_soon(drop)
             result = await session.prompt("go")
         assert (counting.asked, counting.cancelled) == (1, 1)
-        (dropped,) = [event for event in stream.pending() if isinstance(event, sc.RequestDropped)]
+        (dropped,) = [event for event in stream.pending() if isinstance(event, sc.events.RequestDropped)]
     assert result.status == ("done" if how == "the skill is switched off" else "aborted")
     assert ("switched" if result.status == "done" else "the run was aborted") in dropped.cause
 
@@ -110,7 +110,7 @@ async def test_a_summary_is_begun_when_the_threshold_is_near_and_not_before(
 
         async def look() -> None:
             async for event in stream:
-                if isinstance(event, sc.ToolExecutionStart) and event.args["code"] == "wait 20":
+                if isinstance(event, sc.events.ToolExecutionStart) and event.args["code"] == "wait 20":
                     assert tokens - 60 < session.status().estimated_tokens <= tokens + 40
                     await anyio.wait_all_tasks_blocked()
                     asked.append(counting.asked)
@@ -194,7 +194,7 @@ async def test_a_summary_that_a_request_began_is_of_no_use_for_other_instruction
     async with memory_session(tmp_path / "s.jsonl", model, summariser=counting, compaction=AHEAD) as session:
         stream = session.events()
         result = await session.prompt("go")
-        scheduled = [event for event in stream.pending() if isinstance(event, sc.CompactionScheduled)]
+        scheduled = [event for event in stream.pending() if isinstance(event, sc.events.CompactionScheduled)]
         (record,) = records(session, "compaction")
     assert [outcome.status for outcome in result.compactions] == ["completed"]
     assert [event.custom_instructions for event in scheduled] == ["keep x", "keep y"]

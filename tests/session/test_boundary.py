@@ -12,8 +12,8 @@ from selfcompact.session.attempts import AttemptHistory
 from selfcompact.session.boundary import BoundaryFacts, Compact, Continue, Decision, Stop, boundary
 from selfcompact.session.requests import PendingRequest
 
-ASKED = PendingRequest(1, "keep x")
-MANUAL = PendingRequest(1, "by hand")
+ASKED = PendingRequest("keep x")
+MANUAL = PendingRequest("by hand")
 FULL = BoundaryFacts(estimated_tokens=101, over_threshold=True)
 ONE, TWO = AttemptHistory(in_a_row=1), AttemptHistory(in_a_row=2)
 CAP = AttemptHistory(completed=3)
@@ -32,7 +32,7 @@ def full(**facts: Any) -> BoundaryFacts:
         (BoundaryFacts(pending=ASKED), Compact("requested", "keep x")),
         (BoundaryFacts(pending=ASKED, wants_more=False), Compact("requested", "keep x")),
         (BoundaryFacts(pending=ASKED, enabled=False), Compact("requested", "keep x")),
-        (BoundaryFacts(pending=PendingRequest(1)), Compact("requested", None)),
+        (BoundaryFacts(pending=PendingRequest()), Compact("requested", None)),
         (BoundaryFacts(manual=MANUAL, pending=ASKED), Compact("manual", "by hand")),
         (full(), Compact("threshold")),
         (full(enabled=False), Continue()),
@@ -40,6 +40,7 @@ def full(**facts: Any) -> BoundaryFacts:
         (BoundaryFacts(estimated_tokens=10**9), Continue()),
         (BoundaryFacts(overflow="too long"), Compact("overflow", None, retry=True)),
         (full(overflow="too long", pending=ASKED), Compact("overflow", "keep x", retry=True)),
+        (full(overflow="too long", pending=ASKED, manual=MANUAL), Compact("overflow", "by hand", retry=True)),
         (BoundaryFacts(overflow="too long", enabled=False), Compact("overflow", None, retry=True)),
         (
             BoundaryFacts(overflow="too long", attempts=ONE),
@@ -70,12 +71,11 @@ def full(**facts: Any) -> BoundaryFacts:
     ],
 )
 def test_each_situation_leads_to_its_decision(facts: BoundaryFacts, decision: Decision) -> None:
-    """FAULTS 1, 2, 14, 66; CONTRACT 3."""
     assert boundary(facts) == decision
 
 
 def test_no_combination_of_facts_compacts_more_than_the_limit_allows() -> None:
-    """FAULTS 1: at the limit nothing compacts, whatever is asked for."""
+    """At the limit nothing compacts, whatever is asked for."""
     for pending, manual, overflow, enabled, wants_more in itertools.product(
         [None, ASKED], [None, MANUAL], [None, "too long"], [True, False], [True, False]
     ):

@@ -34,14 +34,14 @@ def noted(record: dict[str, Any]) -> dict[str, Any]:
     return ours
 
 
-def ends(stream: sc.EventStream) -> list[sc.CompactionEnd]:
-    return [event for event in stream.pending() if isinstance(event, sc.CompactionEnd)]
+def ends(stream: sc.EventStream) -> list[sc.events.CompactionEnd]:
+    return [event for event in stream.pending() if isinstance(event, sc.events.CompactionEnd)]
 
 
 async def test_the_record_the_event_the_outcome_and_the_hook_tell_the_same(tmp_path: Path) -> None:
-    seen: list[tuple[sc.CompactionResult, int, str]] = []
+    seen: list[tuple[sc.events.CompactionResult, int, str]] = []
 
-    async def after(result: sc.CompactionResult) -> str:
+    async def after(result: sc.events.CompactionResult) -> str:
         last = session.session_file.read_text().splitlines()[-1]
         seen.append((result, session.status().estimated_tokens, last))
         return "a word of the hook"
@@ -62,7 +62,7 @@ async def test_the_record_the_event_the_outcome_and_the_hook_tell_the_same(tmp_p
     assert json.loads(last) == record
     assert outcome.result == end.result == result
     assert (outcome.reason, outcome.message, outcome.error) == ("requested", None, None)
-    assert result == sc.CompactionResult(
+    assert result == sc.events.CompactionResult(
         summary=entry.summary,
         first_kept_entry_id=entry.first_kept_entry_id,
         tokens_before=entry.tokens_before,
@@ -209,7 +209,7 @@ async def test_progress_of_a_summary_is_told_between_start_and_end(tmp_path: Pat
     assert (start.type, end.type) == ("compaction_start", "compaction_end")
     assert progress
     for event in progress:
-        assert isinstance(event, sc.CompactionProgress)
+        assert isinstance(event, sc.events.CompactionProgress)
         assert (event.part, event.windows) == ("turn prefix", 1) or event.part == "history"
         assert event.window == 1
         assert event.characters >= 0
@@ -229,6 +229,6 @@ async def test_the_warning_of_a_style_is_told_from_the_second_compaction_on(
             await session.prompt(text)
             stream = session.events()
             assert (await session.compact()).status == "completed"
-            told.append([event.message for event in stream.pending() if isinstance(event, sc.WarningRaised)])
+            told.append([event.message for event in stream.pending() if isinstance(event, sc.events.WarningRaised)])
     assert [len(each) for each in told] == [0, 1]
     assert "compactions" in told[1][0]

@@ -68,7 +68,7 @@ async def work_of(path: Path, entries: int) -> tuple[int, int]:
 
 
 async def test_status_and_boundaries_do_no_more_work_in_a_session_that_was_never_compacted(tmp_path: Path) -> None:
-    """FINDINGS J8: nothing at a boundary walks the live path, however long it is. A search by halving may take a step
+    """Nothing at a boundary walks the live path, however long it is. A search by halving may take a step
     or two more."""
     small_status, small_run = await work_of(tmp_path / "small.jsonl", 200)
     large_status, large_run = await work_of(tmp_path / "large.jsonl", 6_000)

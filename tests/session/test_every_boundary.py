@@ -20,7 +20,7 @@ FILL = [sc.cell("fill"), sc.cell("fill")]
 
 @pytest.mark.parametrize("turn", [0, 1, 2, 3])
 async def test_the_threshold_is_checked_after_every_turn_the_last_one_included(tmp_path: Path, turn: int) -> None:
-    """FAULTS 26: by the prompt that was billed, whatever the turn did."""
+    """By the prompt that was billed, whatever the turn did."""
     steps = [sc.cell("status"), sc.cell("wait 1"), sc.cell("fill"), sc.say("done")]
     billed = [
         sc.Step(text=step.text, code=step.code, usage=OVER if place == turn else None)
@@ -36,7 +36,7 @@ async def test_the_threshold_is_checked_after_every_turn_the_last_one_included(t
 
 
 async def test_a_compaction_after_the_last_response_keeps_the_answer(tmp_path: Path) -> None:
-    """FAULTS 70: the answer is in the result and in the history, and no further request is sent."""
+    """The answer is in the result and in the history, and no further request is sent."""
     model = sc.ScriptedModel([*FILL, sc.say("the final answer", usage=OVER)], context_window=WINDOW)
     async with memory_session(
         tmp_path / "s.jsonl", model, summaries=itertools.repeat(SUMMARY), compaction=COMPACTION
@@ -50,7 +50,7 @@ async def test_a_compaction_after_the_last_response_keeps_the_answer(tmp_path: P
 
 
 async def test_a_summary_says_that_it_is_a_record_and_not_orders(tmp_path: Path) -> None:
-    """FAULTS 54: what a summary claims is advisory; what must hold is carried by the host beside it."""
+    """What a summary claims is advisory; what must hold is carried by the host beside it."""
     model = sc.ScriptedModel([*FILL, sc.say("ok"), sc.say("ok")], context_window=WINDOW)
     async with memory_session(
         tmp_path / "s.jsonl", model, summaries=itertools.repeat(SUMMARY), compaction=COMPACTION

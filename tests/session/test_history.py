@@ -21,13 +21,7 @@ from selfcompact.messages import (
     blocks,
     text_of,
 )
-from selfcompact.session.history import (
-    UNKNOWN_OUTCOME,
-    build_history,
-    merge_adjacent_users,
-    repaired,
-    validate_history,
-)
+from selfcompact.session.history import UNKNOWN_OUTCOME, build_history, repaired, validate_history
 from tests.compaction.build import answered, called, logged, resulted, rounds, said, turns
 
 
@@ -43,7 +37,7 @@ def test_a_history_that_is_in_order_is_sent_as_it_is() -> None:
 
 
 def test_after_a_compaction_comes_the_summary_then_the_kept_tail_unchanged_then_what_is_new() -> None:
-    """FAULTS 35: the tail equals the original slice, signed thinking included."""
+    """The tail equals the original slice, signed thinking included."""
     signed = ThinkingContent(thinking="hm", thinking_signature="sig")
     old = [*turns(2), said("more"), answered("yes", called("z"), thinking=signed), resulted("z", "ok")]
     new = [answered("done")]
@@ -72,7 +66,6 @@ def test_a_call_without_a_result_is_answered_with_an_unknown_outcome() -> None:
 
 
 def test_a_result_without_a_call_becomes_text_of_the_host() -> None:
-    """FAULTS 28."""
     history = build_history(logged([resulted("gone", "42"), said("q")]))
     assert validate_history(history) == []
     assert "42" in text_of(history[0])
@@ -95,7 +88,6 @@ def test_an_id_used_twice_stays_paired_and_becomes_unique() -> None:
 
 
 def test_an_aborted_response_loses_all_of_its_thinking_and_keeps_what_it_said() -> None:
-    """FAULTS 38."""
     aborted = answered("half", thinking=ThinkingContent(thinking="partial"), stop_reason="aborted")
     history = build_history(logged([said("q"), aborted, said("go on")]))
     assert isinstance(history[1], AssistantMessage)
@@ -108,7 +100,6 @@ def test_an_empty_response_is_left_out() -> None:
 
 
 def test_a_history_begins_with_a_user_message_and_no_response_follows_another() -> None:
-    """FAULTS 37."""
     history = build_history(logged([answered("a"), answered("b")]))
     assert [message.role for message in history] == ["user", "assistant", "user", "assistant"]
 
@@ -125,14 +116,6 @@ def test_shell_runs_custom_messages_and_left_branches_reach_the_model_as_the_hos
     assert ["ls" in texts[0], "a note" in texts[1], "went nowhere" in texts[2]] == [True, True, True]
     assert not any("secret" in text for text in texts)
     assert all(isinstance(m, UserMessage) and m.synthetic for m in history[1:])
-
-
-def test_neighbouring_user_messages_can_be_merged_for_strict_providers() -> None:
-    merged = merge_adjacent_users([said("a", synthetic=True), said("b"), answered("c"), said("d")])
-    assert [message.role for message in merged] == ["user", "assistant", "user"]
-    assert text_of(merged[0]) == "a\nb"
-    assert isinstance(merged[0], UserMessage)
-    assert not merged[0].synthetic
 
 
 def test_the_validator_names_what_is_wrong() -> None:
@@ -187,7 +170,7 @@ _SIGNED = st.builds(
 
 @given(st.lists(st.one_of(_ANY, _SIGNED), max_size=20))
 def test_thinking_stays_as_it_was_or_goes_whole(messages: list[Message]) -> None:
-    """FAULTS 38: never a block with a signature and changed text."""
+    """Never a block with a signature and changed text."""
     known = {id(block) for message in messages for block in blocks(message) if isinstance(block, ThinkingContent)}
     for message in repaired(messages):
         thinking = [block for block in blocks(message) if isinstance(block, ThinkingContent)]
@@ -197,13 +180,12 @@ def test_thinking_stays_as_it_was_or_goes_whole(messages: list[Message]) -> None
 
 @given(st.lists(_ANY, max_size=25))
 def test_an_independent_validator_finds_nothing_in_any_history(messages: list[Message]) -> None:
-    """FAULTS 27."""
     assert bool(tessera.inspect(as_anthropic(repaired(messages)), adapter="anthropic"))
 
 
 @given(st.lists(_ANY, max_size=25))
 def test_every_history_comes_out_valid_and_repairing_it_again_changes_nothing(messages: list[Message]) -> None:
-    """FAULTS 27: pairs complete, ids unique, roles in order, whatever went in."""
+    """Pairs complete, ids unique, roles in order, whatever went in."""
     history = repaired(messages)
     assert validate_history(history) == [] or history == ()
     assert repaired(history) == history
@@ -213,7 +195,7 @@ def test_every_history_comes_out_valid_and_repairing_it_again_changes_nothing(me
 def test_chained_compactions_at_any_cut_and_a_reload_keep_the_history_valid(
     first: list[Message], later: list[tuple[int, list[Message]]]
 ) -> None:
-    """FAULTS 28: compact, work, compact, reload."""
+    """Compact, work, compact, reload."""
     entries: list[Entry] = logged(first)
     for number, (cut, messages) in enumerate(later):
         kept = entries[cut % len(entries)].id if entries else "none"

@@ -24,7 +24,6 @@ from selfcompact.session.history import (
     GOES_ON,
     UNKNOWN_OUTCOME,
     build_history,
-    merge_adjacent_users,
     repaired,
     summary_message,
     validate_history,
@@ -195,17 +194,6 @@ def test_a_result_answers_the_newest_open_call_of_its_id() -> None:
         [said("q"), answered("old", called("a")), said("r"), answered("new", called("a")), resulted("a", "42")]
     )
     assert [text_of(m) for m in history if isinstance(m, ToolResultMessage)] == [UNKNOWN_OUTCOME, "42"]
-
-
-def test_merging_keeps_everything_and_is_synthetic_only_when_all_of_it_is() -> None:
-    both = merge_adjacent_users([host("a", 1), host("b", 2), host("c", 3)])
-    assert both == (replace(host("a", 1), content=tuple(TextContent(text=text) for text in "abc")),)
-    (mixed,) = merge_adjacent_users([host("a", 1), replace(said("b"), content=(PICTURE,))])
-    assert isinstance(mixed, UserMessage)
-    assert (mixed.content, mixed.synthetic) == ((TextContent(text="a"), PICTURE), None)
-    apart: list[Message] = [said("a"), answered("b"), said("c")]
-    assert list(merge_adjacent_users(apart)) == apart
-    assert merge_adjacent_users([]) == ()
 
 
 AT = "2026-01-02T03:04:05.678Z"

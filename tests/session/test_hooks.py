@@ -30,7 +30,7 @@ PREPARATION = sc.CompactionPreparation(
     first_kept_entry_id="e7",
     is_split_turn=True,
 )
-RESULT = sc.CompactionResult(summary="s", first_kept_entry_id="e7", tokens_before=9_000, tokens_after=900)
+RESULT = sc.events.CompactionResult(summary="s", first_kept_entry_id="e7", tokens_before=9_000, tokens_after=900)
 
 
 def command(tmp_path: Path, program: str, *, timeout_s: float = 20) -> HookCommand:
@@ -61,10 +61,10 @@ async def test_the_first_veto_or_summary_ends_the_round_and_those_before_it_let_
 
 
 async def test_every_hook_afterwards_is_told_the_result_and_blank_texts_are_left_out() -> None:
-    told: list[sc.CompactionResult] = []
+    told: list[sc.events.CompactionResult] = []
 
-    def saying(answer: object) -> Callable[[sc.CompactionResult], Awaitable[Any]]:
-        async def hook(result: sc.CompactionResult) -> Any:
+    def saying(answer: object) -> Callable[[sc.events.CompactionResult], Awaitable[Any]]:
+        async def hook(result: sc.events.CompactionResult) -> Any:
             told.append(result)
             return answer
 
@@ -189,7 +189,7 @@ async def test_the_answer_of_a_command_after_a_compaction(tmp_path: Path, contex
         ("sys.stderr.write('x' * 500 + 'the end'); sys.exit(3)", "exit code 3 (" + "x" * 293 + "the end)"),
         ("sys.exit(1)", "exit code 1 (no message)"),
         ("sys.stdout.buffer.write(b'\\xff')", "not JSON"),
-        ("print('[]')", "JSON that is no object"),
+        ("print('[]')", "JSON that is not an object"),
         ("print('{')", "not JSON"),
         ("import time; time.sleep(60)", "longer than 0.3 s"),
     ],

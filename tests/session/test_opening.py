@@ -16,8 +16,8 @@ from selfcompact.log import SessionLog, read_live
 from selfcompact.messages import text_of
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.kernel_state import NEW_KERNEL, opening_note, save_state, snapshot_file
-from selfcompact.session.open import new_session_file, sessions_folder
 from selfcompact.settings.kernel_state import KernelStateSettings
+from selfcompact.workspace import new_session_file, sessions_folder
 from tests.compaction.build import answered, called, logged, said
 from tests.log.test_reading import chain, write
 

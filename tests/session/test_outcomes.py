@@ -30,7 +30,7 @@ STEPS: dict[str, list[StepSource]] = {
 }
 
 
-async def run(tmp_path: Path, reason: str, status: str) -> tuple[sc.RunResult, list[sc.Event], list[Message]]:
+async def run(tmp_path: Path, reason: str, status: str) -> tuple[sc.RunResult, list[sc.events.Event], list[Message]]:
     """One run in which a compaction of this kind ends in this way."""
     summaries: itertools.repeat[str | ModelError] = itertools.repeat(DENIED if status == "failed" else SUMMARY)
     sessions: list[sc.Session] = []
@@ -68,7 +68,7 @@ async def run(tmp_path: Path, reason: str, status: str) -> tuple[sc.RunResult, l
 
 async def compact_in_the_last_cell(session: sc.Session, stream: sc.EventStream) -> None:
     async for event in stream:
-        if isinstance(event, sc.ToolExecutionStart) and event.args["code"] == "wait 50":
+        if isinstance(event, sc.events.ToolExecutionStart) and event.args["code"] == "wait 50":
             await session.compact("by hand")
             return
 
@@ -78,11 +78,10 @@ async def compact_in_the_last_cell(session: sc.Session, stream: sc.EventStream) 
 async def test_the_run_goes_on_after_any_outcome_that_is_not_an_overflow(
     tmp_path: Path, reason: str, status: str
 ) -> None:
-    """FAULTS 63; CONTRACT 3."""
     result, events, history = await run(tmp_path, reason, status)
     assert [(outcome.reason, outcome.status) for outcome in result.compactions] == [(reason, status)]
     assert (result.status, result.text) == ("done", "went on")
-    (end,) = [event for event in events if isinstance(event, sc.CompactionEnd)]
+    (end,) = [event for event in events if isinstance(event, sc.events.CompactionEnd)]
     assert end.status == status
     assert (end.error_message is None) == (status == "completed")
     old_is_there = any("words that fill" in text_of(message) for message in history[:4])
@@ -92,7 +91,7 @@ async def test_the_run_goes_on_after_any_outcome_that_is_not_an_overflow(
 async def test_a_request_or_a_manual_compaction_of_a_short_session_is_skipped_and_the_run_goes_on(
     tmp_path: Path,
 ) -> None:
-    """FAULTS 44, 63: no model is asked."""
+    """No model is asked."""
     result, _, _ = await run(tmp_path, "manual", "skipped")
     assert [(outcome.reason, outcome.status) for outcome in result.compactions] == [("manual", "skipped")]
     assert (result.status, result.text) == ("done", "went on")
@@ -111,7 +110,7 @@ async def test_an_overflow_goes_on_when_it_was_compacted_and_stops_once_with_the
     if ends == "failed":
         assert isinstance(result.error, sc.ContextOverflow)
         assert result.error.provider_message == "too long"
-        (agent_end,) = [event for event in events if isinstance(event, sc.AgentEnd)]
+        (agent_end,) = [event for event in events if isinstance(event, sc.events.AgentEnd)]
         assert agent_end.reason is not None
         assert "too long" in agent_end.reason
     else:
@@ -120,16 +119,15 @@ async def test_an_overflow_goes_on_when_it_was_compacted_and_stops_once_with_the
 
 @pytest.mark.parametrize("reason", ["requested", "threshold", "overflow", "manual"])
 async def test_a_cancelled_compaction_ends_the_run_as_aborted_with_the_old_history(tmp_path: Path, reason: str) -> None:
-    """FAULTS 60."""
     result, events, history = await run(tmp_path, reason, "interrupted")
     assert result.status == "aborted"
-    (end,) = [event for event in events if isinstance(event, sc.CompactionEnd)]
+    (end,) = [event for event in events if isinstance(event, sc.events.CompactionEnd)]
     assert (end.status, end.aborted, end.will_retry) == ("interrupted", True, False)
     assert any("words that fill" in text_of(message) for message in history[:4])
 
 
 async def test_every_single_await_of_a_compaction_may_be_cancelled(tmp_path: Path) -> None:
-    """CONTRACT 3, last row: the history is the old one or the new one, never a third; and the session works on."""
+    """The history is the old one or the new one, never a third; and the session works on."""
 
     async def attempt(cancel_after: int, path: Path) -> str:
         model = sc.ScriptedModel([*FILL, sc.say("filled"), sc.say("works")], context_window=WINDOW)

@@ -13,7 +13,7 @@ from selfcompact.session.requests import PendingRequest, RequestSlot, floor_reas
 from selfcompact.session.state import SessionState
 from selfcompact.session.status import percent_of
 from selfcompact.session.stream import EventHub
-from selfcompact.session.unwrap import one_error_as_itself
+from selfcompact.session.unwrap import unwrap_group
 
 ONE, TWO, THREE = (TurnStart(turn=number) for number in (1, 2, 3))
 
@@ -82,10 +82,10 @@ def test_closing_ends_what_may_be_begun_and_tells_what_still_settles() -> None:
 def test_the_slot_holds_the_newest_request_and_gives_it_once() -> None:
     slot = RequestSlot()
     assert [slot.pending, slot.clear()] == [None, None]
-    slot.put(PendingRequest(1, "older"))
-    slot.put(PendingRequest(1, "newer"))
-    assert slot.pending == PendingRequest(1, "newer")
-    assert [slot.clear(), slot.pending, slot.clear()] == [PendingRequest(1, "newer"), None, None]
+    slot.put(PendingRequest("older"))
+    slot.put(PendingRequest("newer"))
+    assert slot.pending == PendingRequest("newer")
+    assert [slot.clear(), slot.pending, slot.clear()] == [PendingRequest("newer"), None, None]
 
 
 def waiting(inbox: Inbox) -> bool:
@@ -254,7 +254,7 @@ def test_a_group_of_one_comes_out_as_that_error_with_its_cause_however_deep() ->
     cause = KeyError("why")
     error = ValueError("mine")
     error.__cause__ = cause
-    with pytest.raises(ValueError, match="mine") as caught, one_error_as_itself():
+    with pytest.raises(ValueError, match="mine") as caught, unwrap_group():
         raise ExceptionGroup("outer", [ExceptionGroup("inner", [error])])
     assert caught.value is error
     assert caught.value.__cause__ is cause
@@ -262,10 +262,10 @@ def test_a_group_of_one_comes_out_as_that_error_with_its_cause_however_deep() ->
 
 def test_a_group_of_several_passes_as_it_is_and_so_does_a_plain_error() -> None:
     group = ExceptionGroup("outer", [ExceptionGroup("inner", [ValueError("one"), KeyError("two")])])
-    with pytest.raises(ExceptionGroup) as caught, one_error_as_itself():
+    with pytest.raises(ExceptionGroup) as caught, unwrap_group():
         raise group
     assert caught.value is group
     plain = ValueError("plain")
-    with pytest.raises(ValueError, match="plain") as alone, one_error_as_itself():
+    with pytest.raises(ValueError, match="plain") as alone, unwrap_group():
         raise plain
     assert alone.value is plain

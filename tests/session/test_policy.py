@@ -32,34 +32,41 @@ def results(result: sc.RunResult) -> list[str]:
     return [text_of(message) for message in result.messages if message.role == "toolResult"]
 
 
-async def test_the_breaker_speaks_once_while_it_is_open_and_again_after_a_compaction_closed_it(tmp_path: Path) -> None:
-    full, grown = (Usage(input=size, output=10) for size in (4_600, 5_800))
-    at_the_threshold = [sc.cell("wait 1", usage=full)] * 3
-    steps: list[StepSource] = [
-        *FILL,
-        *at_the_threshold,  # three failures: it opens
-        sc.cell("wait 1", usage=full),
-        sc.cell("wait 1", usage=grown),  # a tenth more: the threshold is tried once more, and rests again
-        sc.cell("wait 1", usage=grown),
-        sc.cell("ask", usage=grown),  # and this one completes
-        *FILL,
-        *at_the_threshold,
-        sc.say("ok", usage=full),
-    ]
-    answers: list[str | sc.ModelError] = [*[DENIED] * 4, SUMMARY, *[DENIED] * 3]
+async def test_the_breaker_speaks_again_when_it_opens_again(tmp_path: Path) -> None:
+    full = Usage(input=4_600, output=10)
+    failing = [sc.cell("wait 1", usage=full) for _ in range(5)]
+    steps: list[StepSource] = [*FILL, *failing, sc.cell("ask", usage=full), *FILL, *failing, sc.say("ok", usage=full)]
     model = sc.ScriptedModel(steps, context_window=WINDOW)
-    async with memory_session(tmp_path / "s.jsonl", model, summaries=iter(answers), compaction=COMPACTION) as session:
+    summaries: list[str | sc.ModelError] = [*[DENIED] * 3, SUMMARY, *[DENIED] * 20]
+    async with memory_session(tmp_path / "s.jsonl", model, summaries=iter(summaries), compaction=COMPACTION) as session:
         stream = session.events()
         result = await session.prompt("go")
-        spoken = [event for event in stream.pending() if isinstance(event, sc.AutoCompactionDisarmed)]
-    failed = ("threshold", "failed")
-    assert [(outcome.reason, outcome.status) for outcome in result.compactions] == [
-        *[failed] * 4,
-        ("requested", "completed"),
-        *[failed] * 3,
+        kinds = [event.type for event in stream.pending()]
+    done = [outcome.status for outcome in result.compactions]
+    assert done == ["failed"] * 3 + ["completed"] + ["failed"] * 3
+    assert kinds.count("auto_compaction_disarmed") == 2
+
+
+async def test_the_breaker_speaks_when_it_opens_and_says_until_when(tmp_path: Path) -> None:
+    full, grown = (Usage(input=size, output=10) for size in (4_600, 5_800))
+    steps: list[StepSource] = [
+        *FILL,
+        *(sc.cell("wait 1", usage=full) for _ in range(5)),
+        sc.cell("wait 1", usage=grown),  # a tenth more: it lets go, is asked for once more, and rests again
+        sc.cell("wait 1", usage=grown),
+        sc.say("ok", usage=grown),
     ]
-    assert [event.cause for event in spoken] == ["3 automatic compactions in a row failed"] * 2
-    assert all(1.09 * 4_600 < event.until_tokens < 1.12 * 4_700 for event in spoken)
+    model = sc.ScriptedModel(steps, context_window=WINDOW)
+    async with memory_session(
+        tmp_path / "s.jsonl", model, summaries=itertools.repeat(DENIED), compaction=COMPACTION
+    ) as session:
+        stream = session.events()
+        result = await session.prompt("go")
+        spoken = [event for event in stream.pending() if isinstance(event, sc.events.AutoCompactionDisarmed)]
+    assert [(o.reason, o.status) for o in result.compactions] == [("threshold", "failed")] * 4
+    first, *_ = spoken
+    assert first.cause == "3 automatic compactions in a row failed"
+    assert 1.09 * 4_600 < first.until_tokens < 1.12 * 4_700
 
 
 async def test_at_the_cap_a_cell_is_refused_with_the_count_and_below_it_not(tmp_path: Path) -> None:
@@ -120,8 +127,8 @@ async def test_a_switch_of_the_model_is_told_and_recorded_at_the_next_request_an
     assert (result.text, [outcome.reason for outcome in result.compactions]) == ("small", ["threshold"])
     kinds = [event.type for event in events]
     assert kinds.index("compaction_end") < kinds.index("model_changed") < kinds.index("turn_start")
-    assert [e for e in events if isinstance(e, sc.ModelChanged)] == [
-        sc.ModelChanged(provider="scripted", model_id="small")
+    assert [e for e in events if isinstance(e, sc.events.ModelChanged)] == [
+        sc.events.ModelChanged(provider="scripted", model_id="small")
     ]
     assert '"modelId":"small"' in (tmp_path / "s.jsonl").read_text()
 
@@ -138,7 +145,7 @@ async def test_a_model_whose_window_the_reserve_does_not_fit_is_told_and_the_set
         session.set_model(tiny)
         stream = session.events()
         assert (await session.prompt("more")).text == "tiny"
-        (warning,) = [event for event in stream.pending() if isinstance(event, sc.WarningRaised)]
+        (warning,) = [event for event in stream.pending() if isinstance(event, sc.events.WarningRaised)]
         assert session.settings.compaction == COMPACTION
     assert "reserveTokens" in warning.message
 
@@ -155,13 +162,10 @@ class Chooser:
         self.told: list[str] = []
 
     def writer(self, given: Summariser | None = None) -> SummaryWriter:
-        return SummaryWriter(
-            given,
-            model=lambda: self.model,
-            settings=lambda: self.settings,
-            cache_key="key",
-            report=self.told.append,
-        )
+        return SummaryWriter(given, policy=self, cache_key="key")
+
+    def warn(self, sentence: str) -> None:
+        self.told.append(sentence)
 
 
 def test_a_given_summariser_stays_whatever_changes() -> None:
@@ -194,6 +198,7 @@ def test_an_address_and_its_token_are_noticed_when_they_change(monkeypatch: pyte
     for compaction in (
         REMOTE,
         {"remoteEndpoint": "http://127.0.0.1:8/"},
+        REMOTE,
         {**REMOTE, "remoteTokenVariable": "TOKEN"},
         {},
     ):

@@ -46,19 +46,19 @@ async def test_the_result_of_a_run_is_all_that_it_added(tmp_path: Path) -> None:
     assert (result.status, result.text, result.turns, result.error, result.reason) == ("done", "Done.", 2, None, None)
     assert [message.role for message in result.messages] == ["user", "assistant", "toolResult", "assistant"]
     assert result.compactions == ()
-    assert first == sc.AgentStart()
-    assert last == sc.AgentEnd(status="done", messages=result.messages, reason=None)
+    assert first == sc.events.AgentStart()
+    assert last == sc.events.AgentEnd(status="done", messages=result.messages, reason=None)
     assert (again.text, again.turns, texts(again.messages)) == ("Again.", 1, ["more", "Again."])
     result.raise_for_status()
 
 
 async def test_every_turn_tells_what_it_was_and_how_full_the_context_is(tmp_path: Path) -> None:
     async with played(tmp_path, *FILL, sc.cell("ask keep x"), sc.say("ok", usage=Usage())) as (session, _):
-        seen: list[tuple[sc.Event, int, bool]] = []
+        seen: list[tuple[sc.events.Event, int, bool]] = []
 
         async def watch() -> None:
             async for event in stream:
-                if isinstance(event, sc.TurnStart | sc.TurnEnd):
+                if isinstance(event, sc.events.TurnStart | sc.events.TurnEnd):
                     status = session.status()
                     seen.append((event, status.estimated_tokens, status.tokens is None))
 
@@ -67,9 +67,9 @@ async def test_every_turn_tells_what_it_was_and_how_full_the_context_is(tmp_path
             tasks.start_soon(watch)
             await session.prompt("go")
             await session.close()
-        told = [event for event in plain.pending() if isinstance(event, sc.TurnStart | sc.TurnEnd)]
-    starts = [event.turn for event in told if isinstance(event, sc.TurnStart)]
-    turn_ends = [event for event in told if isinstance(event, sc.TurnEnd)]
+        told = [event for event in plain.pending() if isinstance(event, sc.events.TurnStart | sc.events.TurnEnd)]
+    starts = [event.turn for event in told if isinstance(event, sc.events.TurnStart)]
+    turn_ends = [event for event in told if isinstance(event, sc.events.TurnEnd)]
     assert starts == [end.turn for end in turn_ends] == [1, 2, 3, 4, 5]
     assert [len(end.tool_results) for end in turn_ends] == [1, 1, 1, 1, 0]
     assert [len(end.message.tool_calls) for end in turn_ends] == [1, 1, 1, 1, 0]
@@ -96,7 +96,7 @@ async def test_a_run_that_fails_says_why_in_its_result_and_its_event(tmp_path: P
     assert isinstance(result.error, sc.ModelError)
     assert result.reason == str(result.error)
     assert "no money" in result.reason
-    assert end == sc.AgentEnd(status="failed", messages=result.messages, reason=result.reason)
+    assert end == sc.events.AgentEnd(status="failed", messages=result.messages, reason=result.reason)
     with pytest.raises(sc.ModelError, match="no money"):
         result.raise_for_status()
     assert texts(history)[:3] == ["go", "fine", "more"]
@@ -118,10 +118,10 @@ async def test_a_request_that_still_waits_when_the_run_fails_is_dropped_and_told
         stream = session.events()
         result = await session.prompt("go")
         assert session.status().scheduled is False
-        dropped = [event for event in stream.pending() if isinstance(event, sc.RequestDropped)]
+        dropped = [event for event in stream.pending() if isinstance(event, sc.events.RequestDropped)]
     assert result.status == "failed"
     assert [(outcome.reason, outcome.status) for outcome in result.compactions] == [("manual", "vetoed")]
-    assert dropped == [sc.RequestDropped(cause="the run failed", custom_instructions="keep x")]
+    assert dropped == [sc.events.RequestDropped(cause="the run failed", custom_instructions="keep x")]
 
 
 async def test_a_request_whose_attempt_failed_is_gone_and_not_tried_at_every_boundary(tmp_path: Path) -> None:
@@ -215,12 +215,12 @@ async def test_an_abort_returns_when_what_was_going_on_has_settled(tmp_path: Pat
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.prompt, "go")
             async for event in stream:
-                if isinstance(event, sc.ToolExecutionStart):
+                if isinstance(event, sc.events.ToolExecutionStart):
                     break
             await session.abort()
             assert session.state == "idle"
             (*_, end) = stream.pending()
-            assert isinstance(end, sc.AgentEnd)
+            assert isinstance(end, sc.events.AgentEnd)
             assert end.status == "aborted"
         assert isinstance(session.history[-1], ToolResultMessage)
         assert (await session.prompt("more")).text == "on"
@@ -232,12 +232,12 @@ async def test_a_prompt_that_is_cancelled_by_its_own_caller_aborts_the_run(tmp_p
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.prompt, "go")
             async for event in stream:
-                if isinstance(event, sc.ToolExecutionStart):
+                if isinstance(event, sc.events.ToolExecutionStart):
                     break
             tasks.cancel_scope.cancel()
         assert session.state == "idle"
         (*_, end) = stream.pending()
-        assert isinstance(end, sc.AgentEnd)
+        assert isinstance(end, sc.events.AgentEnd)
         assert (end.status, [message.role for message in end.messages]) == ("aborted", ["user", "assistant"])
         assert session.history[-1].role == "toolResult"
         assert (await session.prompt("more")).text == "on"
@@ -329,7 +329,7 @@ async def test_the_newest_response_is_the_one_that_the_result_tells(tmp_path: Pa
         await session.prompt("go")
         stream = session.events()
         await session.prompt("more")
-        (turn_end,) = [event for event in stream.pending() if isinstance(event, sc.TurnEnd)]
+        (turn_end,) = [event for event in stream.pending() if isinstance(event, sc.events.TurnEnd)]
     assert isinstance(turn_end.message, AssistantMessage)
     assert text_of(turn_end.message) == "two"
 

@@ -30,20 +30,19 @@ class Stage:
         self.stream = hub.open()
         self.changes: list[PendingRequest | None] = []
         self.refused: list[str | None] = []
-        self.refusal: str | None = None
-        self.end = SkillEnd(
-            self.dispatcher,
-            hub,
-            self.slot,
-            status=lambda: STATUS,
-            refusal=self._refusal,
-            pending_changed=self.changes.append,
-            archive=Archive(log),
-        )
+        self.answer: str | None = None
+        self.end = SkillEnd(self.dispatcher, hub, self.slot, Archive(log))
+        self.end.serve(self)
 
-    def _refusal(self, instructions: str | None) -> str | None:
+    def status(self) -> ContextStatus:
+        return STATUS
+
+    def refusal(self, instructions: str | None) -> str | None:
         self.refused.append(instructions)
-        return self.refusal
+        return self.answer
+
+    def pending_changed(self, pending: PendingRequest | None) -> None:
+        self.changes.append(pending)
 
 
 @asynccontextmanager
@@ -60,7 +59,7 @@ async def test_status_and_run_come_and_go_with_the_switch_and_the_archive_stays(
             before = stage.end.enabled
             assert stage.end.switch(on) is (before != on)
             assert stage.end.enabled is on
-            told = [sc.AgentCallableChanged(enabled=on)] if before != on else []
+            told = [sc.events.AgentCallableChanged(enabled=on)] if before != on else []
             assert stage.stream.pending() == told
             if on:
                 assert await bridge.host_request("compact.status", {}) == STATUS.to_json()
@@ -81,37 +80,37 @@ async def test_a_request_is_kept_with_its_turn_and_told_when_it_is_accepted(tmp_
         assert answer["scheduled"] is False
         assert "no active turn" in answer["reason"]
         assert stage.refused == []
-        stage.end.turn, stage.refusal = 7, "too short"
+        stage.end.turn, stage.answer = 7, "too short"
         assert await bridge.host_request("compact.run", {"instructions": "x"}) == {
             "scheduled": False,
             "reason": "too short",
         }
         assert (stage.refused, [stage.slot.pending], stage.changes) == (["x"], [None], [])
         assert stage.stream.pending() == []
-        stage.refusal = None
+        stage.answer = None
         answer = await bridge.host_request("compact.run", {"instructions": "keep x"})
         assert (answer["scheduled"], "when this turn ends" in answer["note"]) == (True, True)
-        request = PendingRequest(7, "keep x")
+        request = PendingRequest("keep x")
         assert [stage.slot.pending, *stage.changes] == [request, request]
-        assert stage.stream.pending() == [sc.CompactionScheduled(custom_instructions="keep x")]
+        assert stage.stream.pending() == [sc.events.CompactionScheduled(custom_instructions="keep x")]
         await bridge.host_request("compact.run", {})
-        assert [stage.slot.pending, stage.changes[-1]] == [PendingRequest(7, None)] * 2
+        assert [stage.slot.pending, stage.changes[-1]] == [PendingRequest(None)] * 2
         stage.end.switch(False)
         assert [stage.slot.clear(), stage.changes[-1]] == [None, None]
         dropped, changed = stage.stream.pending()[1:]
-    assert isinstance(dropped, sc.RequestDropped)
+    assert isinstance(dropped, sc.events.RequestDropped)
     assert "switched the compact skill off" in dropped.cause
-    assert changed == sc.AgentCallableChanged(enabled=False)
+    assert changed == sc.events.AgentCallableChanged(enabled=False)
 
 
 async def test_dropping_tells_what_was_dropped_and_nothing_when_there_was_nothing(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "s.jsonl")
     stage.end.drop("because")
     assert (stage.changes, stage.stream.pending()) == ([], [])
-    stage.slot.put(PendingRequest(1, "keep x"))
+    stage.slot.put(PendingRequest("keep x"))
     stage.end.drop("because")
     assert (stage.changes, stage.slot.pending) == ([None], None)
-    assert stage.stream.pending() == [sc.RequestDropped(cause="because", custom_instructions="keep x")]
+    assert stage.stream.pending() == [sc.events.RequestDropped(cause="because", custom_instructions="keep x")]
 
 
 @pytest.mark.parametrize(
@@ -163,3 +162,21 @@ async def test_a_cell_gets_hits_and_entries_in_the_contracts_form(tmp_path: Path
     assert entry["omitted_chars"] == len(text_of(say(9, None, long).message)) - MAX_ENTRY_CHARS
     assert len(entry["text"]) < MAX_ENTRY_CHARS + 100
     assert (entry["text"][:6], entry["text"][-5:]) == ("first ", " last")
+
+
+def test_the_archive_may_take_as_long_as_a_first_search_does_and_the_others_may_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: dict[str, float] = {}
+
+    def noted(_self: Dispatcher, request_type: str, *_arguments: Any, timeout_s: float) -> None:
+        limits[request_type] = timeout_s
+
+    monkeypatch.setattr(Dispatcher, "register", noted)
+    SkillEnd(Dispatcher(), EventHub(), RequestSlot(), Archive(tmp_path / "s.jsonl")).switch(True)
+    assert limits == {
+        "compact.recall": ARCHIVE_TIMEOUT_S,
+        "compact.entry": ARCHIVE_TIMEOUT_S,
+        "compact.status": HANDLER_TIMEOUT_S,
+        "compact.run": HANDLER_TIMEOUT_S,
+    }

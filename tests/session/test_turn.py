@@ -129,17 +129,17 @@ async def test_a_response_is_streamed_told_and_logged_as_it_came(tmp_path: Path)
         events = stage.stream.pending()
         assert stage.logged()[1:] == [message]
     start, *updates, end = events
-    assert isinstance(start, sc.MessageStart)
+    assert isinstance(start, sc.events.MessageStart)
     assert isinstance(start.message, AssistantMessage)
     empty = (start.message.content, start.message.stop_reason, start.message.error_message)
     assert empty == ((), "stop", None)
     assert (start.message.provider, start.message.model) == ("pieces", "one")
     assert updates == [
-        sc.MessageUpdate(kind="thinking", delta="hm"),
-        sc.MessageUpdate(kind="text", delta="Hel"),
-        sc.MessageUpdate(kind="text", delta="lo"),
+        sc.events.MessageUpdate(kind="thinking", delta="hm"),
+        sc.events.MessageUpdate(kind="text", delta="Hel"),
+        sc.events.MessageUpdate(kind="text", delta="lo"),
     ]
-    assert end == sc.MessageEnd(message=message)
+    assert end == sc.events.MessageEnd(message=message)
 
 
 @pytest.mark.parametrize("how", ["fails", "is aborted"])
@@ -163,7 +163,7 @@ async def test_what_had_arrived_of_a_response_that_broke_off_is_logged_and_marke
     assert broken.stop_reason == ("error" if how == "fails" else "aborted")
     assert broken.error_message == ("broke" if how == "fails" else "aborted by the operator")
     assert began <= broken.timestamp <= now_ms()
-    assert end == sc.MessageEnd(message=broken)
+    assert end == sc.events.MessageEnd(message=broken)
 
 
 async def test_a_response_that_broke_off_before_anything_came_is_logged_empty(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ async def test_a_passing_failure_is_asked_again_with_the_same_request_and_told_e
     down = [[sc.ProviderUnavailable(f"down {n}", status=503)] for n in (1, 2)]
     with staged(tmp_path, *down, of(answered("up"))) as stage:
         assert text_of(await stage.turns.respond()) == "up"
-        retries = [event for event in stage.stream.pending() if isinstance(event, sc.RetryScheduled)]
+        retries = [event for event in stage.stream.pending() if isinstance(event, sc.events.RetryScheduled)]
     assert [(event.attempt, event.delay_ms) for event in retries] == [(1, 0), (2, 0)]
     assert ["down 1" in retries[0].error_message, "down 2" in retries[1].error_message] == [True, True]
     first, *again = stage.model.requests
@@ -205,7 +205,7 @@ async def test_the_time_that_a_server_asks_for_is_waited_before_the_next_request
     with staged(tmp_path, [busy], of(answered("up"))) as stage:
         monkeypatch.setattr(anyio, "sleep", sleep)
         await stage.turns.respond()
-        (retry,) = [event for event in stage.stream.pending() if isinstance(event, sc.RetryScheduled)]
+        (retry,) = [event for event in stage.stream.pending() if isinstance(event, sc.events.RetryScheduled)]
     assert (waited, retry.delay_ms) == ([(7, 1)], 7_000)
 
 
@@ -272,9 +272,9 @@ async def test_cells_run_one_after_the_other_with_their_limits_and_everything_is
     ]
     for place, (call, result) in enumerate(zip(calls, got, strict=True)):
         assert events[5 * place : 5 * place + 5] == [
-            sc.ToolExecutionStart(tool_call_id=call.id, tool_name="ipython", args=call.arguments),
-            sc.ToolExecutionUpdate(tool_call_id=call.id, tool_name="ipython", delta=f"running {place + 1}"),
-            sc.ToolExecutionEnd(
+            sc.events.ToolExecutionStart(tool_call_id=call.id, tool_name="ipython", args=call.arguments),
+            sc.events.ToolExecutionUpdate(tool_call_id=call.id, tool_name="ipython", delta=f"running {place + 1}"),
+            sc.events.ToolExecutionEnd(
                 tool_call_id=call.id,
                 tool_name="ipython",
                 result=result,
@@ -282,8 +282,8 @@ async def test_cells_run_one_after_the_other_with_their_limits_and_everything_is
                 status=("ok", "error")[place],
                 duration_ms=(250, 1_500)[place],
             ),
-            sc.MessageStart(message=result),
-            sc.MessageEnd(message=result),
+            sc.events.MessageStart(message=result),
+            sc.events.MessageEnd(message=result),
         ]
     assert len(events) == 10
 
@@ -298,8 +298,8 @@ async def test_a_kernel_that_was_started_anew_under_a_cell_is_told(tmp_path: Pat
         await stage.turns.run_calls(answered("", called("a"), called("b"), called("c")))
         restarts = [event for event in stage.stream.pending() if event.type == "kernel_restarted"]
     assert restarts == [
-        sc.KernelRestarted(generation=2, cause="ran out of memory"),
-        sc.KernelRestarted(generation=3, cause="timeout"),
+        sc.events.KernelRestarted(generation=2, cause="ran out of memory"),
+        sc.events.KernelRestarted(generation=3, cause="timeout"),
     ]
 
 
@@ -308,7 +308,7 @@ async def test_a_kernel_that_cannot_run_a_cell_answers_it_with_the_reason_and_th
 ) -> None:
     with staged(tmp_path, cells=[KernelError("no kernel could be started"), CellResult("ok", "fine")]) as stage:
         failed, fine = await stage.turns.run_calls(answered("", called("a"), called("b")))
-        ends = [event for event in stage.stream.pending() if isinstance(event, sc.ToolExecutionEnd)]
+        ends = [event for event in stage.stream.pending() if isinstance(event, sc.events.ToolExecutionEnd)]
     assert text_of(failed) == "no kernel could be started"
     assert (failed.is_error, failed.details) == (True, {"status": "died"})
     assert text_of(fine) == "fine"
@@ -324,8 +324,8 @@ async def test_a_call_that_cannot_be_run_is_answered_and_not_run(tmp_path: Path)
     assert stage.cells.asked == []
     assert (result.is_error, result.details, result.tool_name) == (True, {"status": "refused"}, "shell")
     assert "no tool named 'shell'" in text_of(result)
-    assert start == sc.ToolExecutionStart(tool_call_id="a", tool_name="shell", args=call.arguments)
-    assert isinstance(end, sc.ToolExecutionEnd)
+    assert start == sc.events.ToolExecutionStart(tool_call_id="a", tool_name="shell", args=call.arguments)
+    assert isinstance(end, sc.events.ToolExecutionEnd)
     assert (end.status, end.duration_ms, end.result) == ("refused", 0, result)
 
 
@@ -340,7 +340,7 @@ async def test_after_an_abort_every_call_has_a_result_and_every_start_has_its_en
         told = [
             (event.type.rpartition("_")[2], event.tool_call_id, getattr(event, "status", None))
             for event in stage.stream.pending()
-            if isinstance(event, sc.ToolExecutionStart | sc.ToolExecutionEnd)
+            if isinstance(event, sc.events.ToolExecutionStart | sc.events.ToolExecutionEnd)
         ]
     assert [(result.tool_call_id, text_of(result)) for result in results] == [
         ("a", "done"),

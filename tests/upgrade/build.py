@@ -21,8 +21,7 @@ from selfcompact.messages import Usage, encode_message
 from selfcompact.models.registry import make_model
 from selfcompact.models.scripted import StepSource
 from selfcompact.session.kernel_state import snapshot_file
-from selfcompact.testing import FakeProvider, Fault, Reply
-from selfcompact.testing import cell as reply_cell
+from selfcompact.testing import FakeProvider, Fault, Reply, cell_reply
 from selfcompact.testing.replies import Answer
 from tests.end_to_end.helpers import FILL
 from tests.end_to_end.test_brakes import SUMMARY
@@ -94,7 +93,7 @@ async def write_long(log: Path, workspace: Path) -> None:
 
 
 async def _requested_and_manual(log: Path, workspace: Path) -> None:
-    async def add(result: sc.CompactionResult) -> str:
+    async def add(result: sc.events.CompactionResult) -> str:
         return f"The hook saw that {result.tokens_before > 0}."
 
     steps = [
@@ -186,7 +185,7 @@ async def _vetoed_failed_and_interrupted(log: Path, workspace: Path) -> None:
 
         async def abort_when_it_is_on() -> None:
             async for event in stream:
-                if isinstance(event, sc.ToolExecutionUpdate) and "on" in event.delta:
+                if isinstance(event, sc.events.ToolExecutionUpdate) and "on" in event.delta:
                     await session.abort()
                     return
 
@@ -210,7 +209,7 @@ async def _branches(log: Path, workspace: Path) -> None:
 async def write_provider(log: Path, workspace: Path) -> None:
     """A session with a provider: signed thinking, cached tokens, a failed request, two calls in one response."""
     answers: list[Answer] = [
-        reply_cell("1 + 1", say="I add.", usage=(900, 40)),
+        cell_reply("1 + 1", say="I add.", usage=(900, 40)),
         Fault(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
         Reply("Two.", thinking="It is two.", signature="c2lnbmVk", usage=(1000, 30), cached=800),
         Reply("Still two.", usage=(1100, 20), cached=1000),

@@ -1,4 +1,4 @@
-"""Writes the fixtures of a release, once: `python -m tests.upgrade.make v0_2`. What is there already stays as it is.
+"""Writes the fixtures of a release, once: `python -m tests.upgrade.make v0_2`. What already exists stays as it is.
 
 Logs are written by the code of the day; places and times of the machine are taken out of them. Beside each stands what
 a session that opens it sends, in `expected`. Settings files, kernel specs and hook programs are written by hand.
@@ -103,7 +103,7 @@ def main(release: str) -> None:
     target = DATA / release
     sessions = target / "sessions"
     if sessions.exists():
-        sys.exit(f"{sessions} is there already, and is never written again")
+        sys.exit(f"{sessions} already exists, and is never written again")
     sessions.mkdir(parents=True)
     os.environ.setdefault("ANTHROPIC_API_KEY", "none")
     with tempfile.TemporaryDirectory() as folder:

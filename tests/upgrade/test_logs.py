@@ -13,7 +13,7 @@ import selfcompact as sc
 from selfcompact.cli import cli
 from selfcompact.messages import text_of
 from selfcompact.session.history import validate_history
-from selfcompact.session.open import sessions_folder
+from selfcompact.workspace import sessions_folder
 from tests.end_to_end.helpers import outputs
 from tests.upgrade.build import KEEP, NEEDLE, as_json, copied
 from tests.upgrade.conftest import DATA

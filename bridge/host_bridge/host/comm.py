@@ -18,9 +18,16 @@ from typing import Any
 
 from host_bridge.host.line import Line
 from host_bridge.wire.errors import FrameError
-from host_bridge.wire.protocol import CANCEL, VERSION, Answer, ErrorCode, Request, pack_request, unpack_answer
-
-TARGET = "host.request"
+from host_bridge.wire.protocol import (
+    CANCEL,
+    COMM_TARGET,
+    VERSION,
+    Answer,
+    ErrorCode,
+    Request,
+    pack_request,
+    unpack_answer,
+)
 
 _MAX_COMMS = 1024
 
@@ -42,7 +49,7 @@ class CommEnd:
         comm_id, data = content.get("comm_id"), content.get("data")
         if not isinstance(comm_id, str) or not comm_id:
             return
-        ours = comm_id in self._open or (message_type == "comm_open" and content.get("target_name") == TARGET)
+        ours = comm_id in self._open or (message_type == "comm_open" and content.get("target_name") == COMM_TARGET)
         if message_type == "comm_close":
             self._cancel(self._open.pop(comm_id, ""))
         elif ours:

@@ -101,7 +101,7 @@ class Dispatcher:
 
 @dataclass(frozen=True)
 class Job:
-    """One request that can be carried out. Whoever runs it keeps its limit of `timeout_s` seconds."""
+    """One request that can be carried out. Its runner keeps its limit of `timeout_s` seconds."""
 
     request_type: str
     _entry: _Entry

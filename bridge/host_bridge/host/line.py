@@ -127,9 +127,9 @@ class Line:
 
     def start(self) -> None:
         """Begin to carry requests out; call it in a task, once the task group was entered."""
-        self._tasks.start_soon(self._hire)
+        self._tasks.start_soon(self._spawn_workers)
 
-    async def _hire(self) -> None:
+    async def _spawn_workers(self) -> None:
         """Start a worker for each request that finds none idle.
 
         A task of its own, because frames arrive in a callback of the loop, where anyio cannot always tell which library

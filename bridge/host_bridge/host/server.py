@@ -86,7 +86,7 @@ class BridgeServer:
 
     def _on_message(self, parts: list[bytes]) -> None:
         peer = parts[0]
-        # Whatever is no message of ours is no frame either, and is counted as one that nobody signed.
+        # What is not a message of ours is not a frame either, and is counted as one that nobody signed.
         frame = parts[1] if len(parts) == 2 else b""
         self._line.receive(frame, lambda answer: self._socket.send((peer, answer)))
 

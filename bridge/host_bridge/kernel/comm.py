@@ -19,9 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from host_bridge.wire.errors import BridgeTimeout, BridgeUnavailable, HostRequestError
-from host_bridge.wire.protocol import ErrorCode
-
-TARGET = "host.request"
+from host_bridge.wire.protocol import COMM_TARGET, ErrorCode
 
 _waiting: dict[str, concurrent.futures.Future[dict[str, Any]]] = {}
 
@@ -66,11 +64,11 @@ class _Call:
 
     def __enter__(self) -> _Call:
         if self._kernel is None:
-            raise BridgeUnavailable("this process is no IPython kernel")
+            raise BridgeUnavailable("this process is not an IPython kernel")
         _install(self._kernel)
         _waiting[self._id] = self.future  # before it is opened: the answer may come at once
         try:
-            self._send("comm_open", {"target_name": TARGET, "target_module": None, "data": self._data})
+            self._send("comm_open", {"target_name": COMM_TARGET, "target_module": None, "data": self._data})
         except BaseException:  # an interrupt may come at any point, and the host must hear of it
             self.__exit__()
             raise

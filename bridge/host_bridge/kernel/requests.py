@@ -48,7 +48,7 @@ async def host_request(
     Raises:
         BridgeUnavailable: no host listens; BridgeTimeout: none answered in time.
         HostRequestError: the host answered with an error, whose `code` says which.
-        FrameError: the payload is no JSON or too long; nothing was sent.
+        FrameError: the payload is not JSON or too long; nothing was sent.
     """
     try:
         loop = asyncio.get_running_loop()

@@ -1,21 +1,22 @@
 """What can go wrong between a cell and its host.
 
 ```
-BridgeError
+BridgeError                a RuntimeError
 ├── BridgeUnavailable      no host answers: none was named, none listens, or it went away
 │   └── BridgeTimeout      a host may be there, but its answer did not come in time
 ├── HostRequestError       the host answered with an error; `code` says which
-├── FrameError             bytes that are no valid frame, or a value that does not fit into one
+├── FrameError             bytes that are not a valid frame, or a value that does not fit into one
 └── BadSignature           a frame that was not signed with this kernel's key
 ```
 
+All are RuntimeErrors: that is what a call of a skill raises in other hosts, and what code written for those catches.
 Callers match on the class and on `code`, never on the text. Runs inside the kernel: standard library only.
 """
 
 from __future__ import annotations
 
 
-class BridgeError(Exception):
+class BridgeError(RuntimeError):
     """The base of every error of the bridge."""
 
 
@@ -44,7 +45,7 @@ class HostRequestError(BridgeError):
 
 
 class FrameError(BridgeError):
-    """Bytes that are no valid frame, or a value that does not fit into one.
+    """Bytes that are not a valid frame, or a value that does not fit into one.
 
     `code` is the error code that a host answers with; `request_id` names the request when that much could be read.
     """

@@ -34,7 +34,6 @@ class LoopSocket:
         self._loop = asyncio.get_running_loop()
         self._socket = socket
         self._on_message = on_message
-        self._paused = False
         self._soon: asyncio.Handle | None = None
         # ZeroMQ's descriptor tells of changes, not of states: after every use the events must be looked at again.
         self._fd = int(socket.getsockopt(zmq.FD))
@@ -60,15 +59,6 @@ class LoopSocket:
             self._look_again()
         return True
 
-    def pause(self) -> None:
-        """Leave further messages in the socket until `resume`: the sender waits, or drops, as its socket does."""
-        self._paused = True
-
-    def resume(self) -> None:
-        """Hand messages out again."""
-        self._paused = False
-        self._look_again()
-
     def close(self) -> None:
         """Stop reading and close the socket; what was not read or sent is discarded."""
         if self._socket.closed:
@@ -85,8 +75,6 @@ class LoopSocket:
             self._soon = self._loop.call_soon(self._drain)
 
     def _readable(self) -> bool:
-        if self._paused:
-            return False
         try:
             return bool(int(self._socket.getsockopt(_EVENTS)) & _POLLIN)
         except zmq.ZMQError:  # it was closed, by a message's receiver for instance
@@ -96,7 +84,7 @@ class LoopSocket:
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
-        if self._socket.closed or self._paused:
+        if self._socket.closed:
             return
         for _ in range(MESSAGES_PER_TURN):
             try:

@@ -60,13 +60,24 @@ class ErrorCode:
     BAD_VERSION = "bad_version"
     BUSY = "busy"
     CANCELLED = "cancelled"
-    CLOSED = "closed"
-    DUPLICATE = "duplicate"
     HANDLER_FAILED = "handler_failed"
     STALE_GENERATION = "stale_generation"
     TIMEOUT = "timeout"
     TOO_LARGE = "too_large"
     UNKNOWN_TYPE = "unknown_type"
+
+
+COMM_TARGET = "host.request"
+"""The target under which requests travel by comm, where there is no bridge socket."""
+
+
+class CompactType:
+    """The requests of the compact skill, by the type they travel under."""
+
+    STATUS = "compact.status"
+    RUN = "compact.run"
+    RECALL = "compact.recall"
+    ENTRY = "compact.entry"
 
 
 @dataclass(frozen=True)
@@ -182,7 +193,7 @@ def unpack_request(key: bytes, frame: bytes) -> Request:
 
     Raises:
         BadSignature: it was not signed with `key`.
-        FrameError: it was, and still is no request; `code` and `request_id` say what to answer.
+        FrameError: it was, and still is not a request; `code` and `request_id` say what to answer.
     """
     body = _unpack(key, frame)
     request_id, generation = _head(body)
@@ -199,7 +210,7 @@ def unpack_answer(key: bytes, frame: bytes) -> Answer:
 
     Raises:
         BadSignature: it was not signed with `key`.
-        FrameError: it was, and still is no answer.
+        FrameError: it was, and still is not an answer.
     """
     body = _unpack(key, frame)
     request_id, generation = _head(body)

@@ -19,37 +19,24 @@ from rich.markup import escape
 from rich.text import Text
 
 from selfcompact.cli.chat_commands import ChatCommands, Leave
-from selfcompact.cli.choose import choice_of, model_options
+from selfcompact.cli.choose import choice_of, session_options
 from selfcompact.cli.screen import Screen, kept_line
 from selfcompact.errors import SelfcompactError, SessionFileError
 from selfcompact.events import AgentEnd, Event, MessageEnd, MessageStart, MessageUpdate
 from selfcompact.messages import AssistantMessage
 from selfcompact.models.protocol import Model
-from selfcompact.session.open import open_session, sessions_folder
+from selfcompact.session.open import open_session
 from selfcompact.session.session import Session
 from selfcompact.settings.load import LoadedSettings, load_settings
+from selfcompact.workspace import sessions_folder
 
 PROMPT = "› "
 HINT = "Ctrl-C again leaves; /help lists the commands"
 
 
 @click.command()
-@model_options
-@click.option(
-    "--workspace",
-    type=click.Path(path_type=Path),
-    default=Path(),
-    help="The directory the agent works in.  [default: the current one]",
-)
-@click.option(
-    "--session",
-    "session_file",
-    type=click.Path(path_type=Path),
-    help="The session file: made when missing, continued when there.",
-)
+@session_options
 @click.option("--continue", "newest", is_flag=True, help="Go on with the newest session of this workspace.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting, as sandbox.profile=online.")
-@click.option("--sandbox", type=click.Choice(["bwrap", "none"]), help="What shuts the kernel in; `none`: nothing does.")
 def chat(
     model_name: str | None,
     base_url: str | None,

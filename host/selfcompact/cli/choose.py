@@ -81,6 +81,40 @@ def model_options(command: Command) -> Command:
     return command
 
 
+def session_options(command: Command) -> Command:
+    """The options of a command that opens a session, those of its model included."""
+    for option in reversed(
+        (
+            click.option(
+                "--workspace",
+                type=click.Path(path_type=Path),
+                default=Path(),
+                help="The directory the agent works in.  [default: the current one]",
+            ),
+            click.option(
+                "--session",
+                "session_file",
+                type=click.Path(path_type=Path),
+                help="The session file: made when missing, continued when there.",
+            ),
+            click.option(
+                "--set",
+                "overrides",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="A setting, as compaction.keepRecentTokens=2000.",
+            ),
+            click.option(
+                "--sandbox",
+                type=click.Choice(["bwrap", "none"]),
+                help="The sandbox of the kernel: bubblewrap, or none at all.",
+            ),
+        )
+    ):
+        command = option(command)
+    return model_options(command)
+
+
 def choice_of(
     model_name: str | None,
     base_url: str | None,

@@ -18,7 +18,7 @@ from rich.text import Text
 from selfcompact.cli.screen import kept_line, shorten_lines
 from selfcompact.compaction.planning.plan import Plan, Skip
 from selfcompact.compaction.session_file import FileCompaction, FilePlan, append_compaction, compact_planned, plan_file
-from selfcompact.compaction.summary.channels import chosen_summariser
+from selfcompact.compaction.summary.choice import chosen_summariser
 from selfcompact.compaction.summary.summarisers import ModelSummariser, OfflineSummariser, Summariser
 from selfcompact.entries import FORMAT_VERSION
 from selfcompact.errors import SessionFileError, UsageError
@@ -68,7 +68,7 @@ def compact(
     if offline and model is not None:
         raise UsageError("--offline and --model exclude each other; choose one")
     if output is not None and output.exists():
-        raise SessionFileError(output, "is there already; name another file")
+        raise SessionFileError(output, "already exists; name another file")
     loaded = load_settings(Path()).settings
     wished = {"style": style, "keep_recent_tokens": keep_recent}
     changes = {key: value for key, value in wished.items() if value is not None}

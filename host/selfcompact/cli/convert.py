@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from selfcompact.convert import FORMS, export_session, import_openai_chat
+from selfcompact.convert import FORMS, IMPORTERS, export_session
 from selfcompact.errors import SessionFileError
 from selfcompact.log.fork import migrate_session
 
@@ -25,24 +25,24 @@ def export(file: Path, form: str, output: Path | None, whole: bool) -> None:
         sys.stdout.buffer.write(made.content)
     else:
         if output.exists():
-            raise SessionFileError(output, "is there already; name another file")
+            raise SessionFileError(output, "already exists; name another file")
         try:
             output.write_bytes(made.content)
         except OSError as error:
             raise SessionFileError(output, f"cannot be written ({error.strerror}); name another place") from error
         click.echo(f"wrote {output}", err=True)
-    tell_lost(made.lost)
+    report_lost(made.lost)
 
 
 @click.command("import")
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option("--from", "form", type=click.Choice(["openai"]), required=True, help="The form of SOURCE.")
+@click.option("--from", "form", type=click.Choice(sorted(IMPORTERS)), required=True, help="The form of SOURCE.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The new session file.")
-def import_(source: Path, form: str, output: Path) -> None:  # noqa: ARG001 - one form so far; the option names it
+def import_(source: Path, form: str, output: Path) -> None:
     """Make a session file out of a conversation of another program (SOURCE is never changed)."""
-    done = import_openai_chat(source, output, cwd=Path.cwd())
+    done = IMPORTERS[form](source, output, cwd=Path.cwd())
     click.echo(f"wrote {output}: {done.messages} messages", err=True)
-    tell_lost(done.lost)
+    report_lost(done.lost)
 
 
 @click.command("migrate")
@@ -54,7 +54,7 @@ def migrate(source: Path, output: Path) -> None:
     click.echo(f"wrote {output}", err=True)
 
 
-def tell_lost(lost: Counter[str]) -> None:
+def report_lost(lost: Counter[str]) -> None:
     """One line for what could not be taken over."""
     items = [f"{count} × {what}" for what, count in sorted(lost.items()) if count]
     if items:

@@ -12,7 +12,7 @@ import anyio
 import click
 from rich.console import Console
 
-from selfcompact.cli.choose import choice_of, model_options
+from selfcompact.cli.choose import choice_of, session_options
 from selfcompact.cli.screen import Screen, kept_line
 from selfcompact.events import AgentEnd, Event
 from selfcompact.session.open import open_session
@@ -25,25 +25,7 @@ EXIT_CODES = {"done": 0, "failed": 1, "aborted": 130}
 
 @click.command()
 @click.argument("task")
-@model_options
-@click.option(
-    "--workspace",
-    type=click.Path(path_type=Path),
-    default=Path(),
-    help="The directory the agent works in.  [default: the current one]",
-)
-@click.option(
-    "--session",
-    "session_file",
-    type=click.Path(path_type=Path),
-    help="The session file: made when missing, continued when there.",
-)
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting, as compaction.keepRecentTokens=2000."
-)
-@click.option(
-    "--sandbox", type=click.Choice(["bwrap", "none"]), help="How the kernel is shut in; `none` runs it without."
-)
+@session_options
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON event a line to standard output, nothing else.")
 @click.option("--full", is_flag=True, help="Show cells and outputs whole.")
 def run(

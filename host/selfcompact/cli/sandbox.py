@@ -74,8 +74,9 @@ def doctor() -> None:
 
     version = ".".join(map(str, sys.version_info[:3]))
     line(sys.version_info >= (3, 11), f"Python {version}", "install Python 3.11 or newer")
+    settings = load_settings(Path()).settings
     try:
-        found = find_bwrap()
+        found = find_bwrap((Path.cwd(), *settings.sandbox.write))
         line(True, f"bubblewrap {'.'.join(map(str, found.version))} at {found.path}, and it can make namespaces")
     except SandboxUnavailable as error:
         line(False, error.reason, error.remedy)
@@ -83,7 +84,6 @@ def doctor() -> None:
     for tool, use in (("git", "version control in the workspace"),):
         if shutil.which(tool) is None:
             console.print(f"[yellow]–[/yellow]   {tool} is not installed ({use})")
-    settings = load_settings(Path()).settings
     if not problems:
         try:
             rows = anyio.run(_probe, settings, Path.cwd())

@@ -21,7 +21,7 @@ from selfcompact.log.search import Archive
 from selfcompact.log.tree import SessionTree, TreeNode, read_tree
 from selfcompact.reports.chart import page
 from selfcompact.reports.statistics import SessionFigures, session_figures
-from selfcompact.session.open import sessions_folder
+from selfcompact.workspace import sessions_folder
 
 LARGE_BYTES = 20 * 1024 * 1024
 """Above this a progress bar is worth its line."""
@@ -118,7 +118,7 @@ def search(file: Path, query: str, limit: int, as_json: bool) -> None:
 
 @contextmanager
 def _progress(file: Path) -> Iterator[Callable[[int], None] | None]:
-    """A progress bar on standard error for a large file; a function that hears offsets, or None."""
+    """A progress bar on standard error for a large file; a callback for offsets, or None."""
     size = file.stat().st_size if file.exists() else 0
     if size < LARGE_BYTES:
         yield None

@@ -22,6 +22,7 @@ from selfcompact.settings.load import (
     load_settings,
     user_settings_file,
 )
+from selfcompact.settings.timing import applies
 
 DEFAULT = "default"
 
@@ -33,7 +34,7 @@ DEFAULT = "default"
     default=Path(),
     help="Whose project file counts.  [default: the current directory]",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: each key with `value` and `origin`.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: each key with `value`, `origin` and `applies`.")
 @click.pass_context
 def settings(context: click.Context, workspace: Path, as_json: bool) -> None:
     """List every setting with its value and where it came from; `set` and `unset` change one."""
@@ -42,12 +43,16 @@ def settings(context: click.Context, workspace: Path, as_json: bool) -> None:
         return
     rows = list(setting_rows(load_settings(workspace)))
     if as_json:
-        click.echo(json.dumps({key: {"value": value, "origin": origin} for key, value, origin in rows}, indent=2))
+        shown = {
+            key: {"value": value, "origin": origin, "applies": applies(split_key(key))} for key, value, origin in rows
+        }
+        click.echo(json.dumps(shown, indent=2))
         return
-    table = Table("setting", "value", Column("from", overflow="fold"), box=None, pad_edge=False, header_style="bold")
+    source = Column("from", overflow="fold")
+    table = Table("setting", "value", "applies", source, box=None, pad_edge=False, header_style="bold")
     for key, value, origin in rows:
         style = "dim" if origin == DEFAULT else ""
-        table.add_row(key, json.dumps(value), origin, style=style)
+        table.add_row(key, json.dumps(value), applies(split_key(key)), origin, style=style)
     Console().print(table)
 
 

@@ -19,7 +19,8 @@ from anyio.abc import TaskGroup
 from selfcompact.compaction.planning import budget
 from selfcompact.compaction.planning.cut import Cut
 from selfcompact.compaction.planning.ledger import Ledger
-from selfcompact.compaction.planning.plan import Plan, Skip, plan, plan_at
+from selfcompact.compaction.planning.plan import Plan, Skip, plan_at
+from selfcompact.compaction.planning.planner import Planner
 from selfcompact.compaction.planning.rebuild import USER_MESSAGES
 from selfcompact.compaction.summary.fold import Progress, Tally
 from selfcompact.compaction.summary.retry import Sleep
@@ -67,16 +68,13 @@ class Background:
         window: int | None,
         secrets: Sequence[str] = (),
         sleep: Sleep | None = None,
+        planner: Planner | None = None,
     ) -> None:
         self._summariser, self._settings = summariser, settings
         self._window, self._secrets, self._sleep = window, secrets, sleep
+        self._planner = planner or Planner()
         self._draft: _Draft | None = None
         self._wasted = Tally()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether a summary is being written right now."""
-        return self._draft is not None and not self._draft.done.is_set()
 
     def start(self, group: TaskGroup, ledger: Ledger, *, instructions: str | None = None) -> bool:
         """Begin writing what is certain to be summarised; says whether one is under way now. Never waits.
@@ -86,7 +84,7 @@ class Background:
         """
         if not self._settings.background or isinstance(self._summariser, OfflineSummariser):
             return False
-        planned = plan(ledger, self._settings, self._window, instructions=instructions)
+        planned = self._planner.plan(ledger, self._settings, self._window, instructions=instructions)
         if isinstance(planned, Skip):
             self.cancel()
             return False
@@ -120,7 +118,7 @@ class Background:
             ModelError: the provider failed, and there is no fallback.
         """
         began = time.monotonic()
-        planned = plan(ledger, self._settings, self._window, instructions=instructions)
+        planned = self._planner.plan(ledger, self._settings, self._window, instructions=instructions)
         if isinstance(planned, Skip):
             self.cancel()
             return planned

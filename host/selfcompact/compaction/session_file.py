@@ -47,7 +47,7 @@ def plan_file(
     """What a compaction of this session file would do. Nothing is written.
 
     Raises:
-        SessionFileError: the file cannot be read or is no session of our version.
+        SessionFileError: the file cannot be read or is not a session file of our version.
         SettingsError: a setting does not fit the window, or names a style that is not there.
     """
     style_of(settings)  # a style that is not there is an error also when there is nothing to do

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from selfcompact.codec import Json
-from selfcompact.entries import BranchSummaryEntry, CompactionEntry, Entry, message_of
+from selfcompact.entries import BranchSummaryEntry, CompactionEntry, message_of
 from selfcompact.log.blobs import with_blobs
+from selfcompact.log.chain import ancestors
 from selfcompact.log.lines import encode_json
 from selfcompact.log.reading import check_version, read_header, read_live, read_session, stream_json
 from selfcompact.messages import (
@@ -45,7 +46,7 @@ def export_session(path: Path, form: str, *, whole: bool = False) -> Export:
     """A session file in another form, one of `FORMS`.
 
     Raises:
-        SessionFileError: the file cannot be read or is no session of our version.
+        SessionFileError: the file cannot be read or is not a session file of our version.
         KeyError: there is no such form.
     """
     if form == "pi":
@@ -59,15 +60,14 @@ def _whole_branch(path: Path) -> Sequence[Message]:
     """Every message on the way to the newest entry, with no compaction applied."""
     _, entries, _ = read_session(path)
     by_id = {entry.id: entry for entry in entries}
-    found: list[Entry] = []
-    entry = entries[-1] if entries else None
-    while entry is not None:
-        if not isinstance(entry, CompactionEntry | BranchSummaryEntry):
-            found.append(entry)
-        entry = by_id.get(entry.parent_id or "")
-    found.reverse()
-    chained = [entry for entry in found if message_of(entry) is not None]
-    return build_history(chained)
+
+    def parent_of(entry_id: str) -> str | None:
+        parent = by_id[entry_id].parent_id
+        return parent if parent in by_id else None
+
+    branch = [by_id[entry_id] for entry_id in ancestors(entries[-1].id if entries else None, parent_of)]
+    said = [entry for entry in reversed(branch) if not isinstance(entry, CompactionEntry | BranchSummaryEntry)]
+    return build_history([entry for entry in said if message_of(entry) is not None])
 
 
 def _log(path: Path) -> Export:

@@ -48,7 +48,7 @@ def import_openai_chat(source: Path, target: Path, *, cwd: Path) -> Imported:
 
     Raises:
         UsageError: the source cannot be read, or a message in it has no such form; it names the message.
-        SessionFileError: the target is there already or cannot be written.
+        SessionFileError: the target already exists or cannot be written.
     """
     messages = _load(source)
     done = Imported(target)

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 
+from agent_kernel import OMITTED_KEY
 from selfcompact.kernel.output import TextCapture, image_of, plain
 from selfcompact.kernel.result import CellResult, CellStatus
 from selfcompact.kernel.wire import Message
@@ -19,9 +20,6 @@ from selfcompact.messages import ImageContent
 from selfcompact.settings.kernel import KernelSettings
 
 log = logging.getLogger(__name__)
-
-OMITTED_KEY = "host_bridge_omitted"
-"""Where our kernel's execute_reply says how many characters it left out itself."""
 
 OnOutput = Callable[[str], None]
 
@@ -63,7 +61,7 @@ class Cell:
         self.wake.set()
 
     def stop(self) -> None:
-        """Ask whoever runs this cell to interrupt it."""
+        """Ask for this cell to be interrupted."""
         self.asked_to_stop = True
         self.wake.set()
 

@@ -26,7 +26,7 @@ ChannelName = Literal["shell", "control", "iopub"]
 
 
 class Channels:
-    """Sends requests to one kernel and hands what comes back to whoever waits for it.
+    """Sends requests to one kernel and hands what comes back to the caller that waits for it.
 
     The event loop's thread owns it. Output is routed by the request it belongs to; what belongs to no running cell
     is kept apart and never enters another cell's result.
@@ -51,7 +51,7 @@ class Channels:
         self._sockets["iopub"] = self._open("iopub")
 
     def close(self) -> None:
-        """Close the sockets. Whoever still waits for a reply waits until its own limit."""
+        """Close the sockets. A caller that still waits for a reply waits until its own limit."""
         for socket in self._sockets.values():
             socket.close()
 

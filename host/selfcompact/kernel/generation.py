@@ -74,13 +74,13 @@ class Generation:
         stats: BridgeStats,
         directories: tuple[Path, Path],
         out_of_memory: Callable[[], bool],
-        together: frozenset[str],
+        cgroup_limits: frozenset[str],
     ) -> None:
         self.number, self.process, self.channels, self.stats = number, process, channels, stats
         self._directories = directories
         self.out_of_memory = out_of_memory
-        self.together = together
-        """What a control group limits for all processes together: `pids`, `memory`, both or none."""
+        self.cgroup_limits = cgroup_limits
+        """What a control group limits for all processes cgroup_limits: `pids`, `memory`, both or none."""
         self.pid = process.pid
         self.stop, self.dead, self.closed = anyio.Event(), anyio.Event(), anyio.Event()
         self.death: KernelDied | None = None
@@ -216,7 +216,7 @@ class _Start:
             self._server.stats,
             directories,
             provisioner.out_of_memory,
-            provisioner.together,
+            provisioner.cgroup_limits,
         )
 
     def failed(self, problem: str) -> KernelStartError:
@@ -225,7 +225,8 @@ class _Start:
 
     async def close(self, generation: Generation | None) -> None:
         """Let the kernel end by itself, kill it when it does not, and give everything back. Bounded."""
-        process = self._process
+        # A start that is cancelled in the middle of launching has a process that it was not given yet.
+        process = self._process or (self._provisioner.process if self._provisioner is not None else None)
         if process is not None:
             if generation is not None and not (generation.dead.is_set() or generation.wedged):
                 generation.channels.send("control", "shutdown_request", {"restart": False})

@@ -37,7 +37,7 @@ from selfcompact.kernel.state import ASK, StateManifest, manifest_from
 from selfcompact.sandbox.bubblewrap import find_bwrap
 from selfcompact.sandbox.environment import allowed
 from selfcompact.sandbox.interpreter import inspect_interpreter
-from selfcompact.sandbox.limits import limit_reached
+from selfcompact.sandbox.limit_notes import limit_reached
 from selfcompact.sandbox.policy import SandboxPolicy
 from selfcompact.settings.kernel import KernelSettings
 
@@ -97,9 +97,9 @@ class Kernel:
         return self._current.pid if self._current is not None and self._current.usable else None
 
     @property
-    def bridge(self) -> BridgeView:
+    def bridge_stats(self) -> BridgeStats:
         """The bridge of the present generation."""
-        return BridgeView(self._current.stats if self._current else BridgeStats())
+        return self._current.stats if self._current else BridgeStats()
 
     @property
     def sandbox(self) -> SandboxInfo:
@@ -107,9 +107,9 @@ class Kernel:
         return self._sandbox
 
     @property
-    def limited_together(self) -> frozenset[str]:
+    def cgroup_limits(self) -> frozenset[str]:
         """What is limited for all processes of the sandbox together: `pids`, `memory`, both or none."""
-        return self._current.together if self._current is not None else frozenset()
+        return self._current.cgroup_limits if self._current is not None else frozenset()
 
     @property
     def busy(self) -> bool:
@@ -320,13 +320,6 @@ def _joined(*notes: str | None) -> str | None:
     return " ".join(text for text in notes if text) or None
 
 
-@dataclass(frozen=True)
-class BridgeView:
-    """What can be seen of a kernel's bridge from outside."""
-
-    stats: BridgeStats
-
-
 @asynccontextmanager
 async def open_kernel(
     settings: KernelSettings, policy: SandboxPolicy, *, workspace: Path, dispatcher: Dispatcher
@@ -337,10 +330,10 @@ async def open_kernel(
 
     Raises:
         SandboxUnavailable, KernelStartError: no kernel could be had; nothing is left behind.
-        WorkspaceError: the workspace is no directory that can be used.
+        WorkspaceError: the workspace is not a directory that can be used.
     """
     workspace = _usable(workspace, policy)
-    sandbox = _describe(policy)
+    sandbox = _describe(policy, workspace)
     recipe = Recipe(settings, policy, workspace, dispatcher, inspect_interpreter(settings.python))
     failure: BaseException | None = None
     async with anyio.create_task_group() as tasks:
@@ -366,7 +359,7 @@ async def open_kernel(
 def _usable(workspace: Path, policy: SandboxPolicy) -> Path:
     path = workspace.expanduser().absolute()
     if not path.is_dir():
-        raise WorkspaceError(path, "it is no directory; create it, or name another one")
+        raise WorkspaceError(path, "it is not a directory; create it, or name another one")
     path = path.resolve()
     mode = os.R_OK | os.X_OK | (os.W_OK if policy.workspace == "read-write" else 0)
     if not os.access(path, mode):
@@ -374,7 +367,7 @@ def _usable(workspace: Path, policy: SandboxPolicy) -> Path:
     return path
 
 
-def _describe(policy: SandboxPolicy) -> SandboxInfo:
+def _describe(policy: SandboxPolicy, workspace: Path) -> SandboxInfo:
     if sys.platform != "linux":
         raise SandboxUnavailable(
             f"kernels are run on Linux only so far (this is {sys.platform})",
@@ -383,6 +376,6 @@ def _describe(policy: SandboxPolicy) -> SandboxInfo:
     _, held_back = allowed(os.environ, policy.env)
     if policy.kind == "none":
         return SandboxInfo("none", "no sandbox", "cells run without a sandbox, with all your rights", held_back)
-    bwrap = find_bwrap()
+    bwrap = find_bwrap((workspace, *policy.write))
     version = ".".join(map(str, bwrap.version))
     return SandboxInfo("bwrap", f"bubblewrap {version} at {bwrap.path}", held_back=held_back)

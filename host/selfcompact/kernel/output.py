@@ -126,9 +126,9 @@ def image_of(data: Mapping[str, Any], max_bytes: int) -> tuple[ImageContent | No
         try:
             raw = base64.b64decode("".join(encoded.split()), validate=True)
         except (binascii.Error, ValueError):
-            return None, f"[{mime_type} left out: it is no base64]"
+            return None, f"[{mime_type} left out: it is not base64]"
         if not raw.startswith(magic):
-            return None, f"[{mime_type} left out: it is no such image]"
+            return None, f"[{mime_type} left out: it is not such an image]"
         if len(raw) > max_bytes:
             return None, f"[{mime_type} of {len(raw):,} bytes left out: over {max_bytes:,}]"
         return ImageContent(data=base64.b64encode(raw).decode(), mime_type=mime_type), ""

@@ -115,13 +115,14 @@ async def probe_sandbox(settings: KernelSettings, policy: SandboxPolicy, *, work
         return (ProbeRow("sandbox", "there is none: cells run with all your rights", None),)
     with _bait() as given:
         async with open_kernel(settings, policy, workspace=workspace, dispatcher=Dispatcher()) as kernel:
-            together = kernel.limited_together
+            together = kernel.cgroup_limits
             result = await kernel.execute(_CODE.format(given=json.dumps(given)), timeout_s=PROBE_TIMEOUT_S)
     try:
         found = json.loads(result.text)
     except ValueError:
         return (ProbeRow("sandbox", "it can be tried from inside", False, result.text[-500:]),)
-    found |= {"together": together, "counts_files": find_bwrap().counts_files, "as_root": os.getuid() == 0}
+    bwrap = find_bwrap((workspace, *policy.write))
+    found |= {"together": together, "counts_files": bwrap.counts_files, "as_root": os.getuid() == 0}
     return judge(policy, found)
 
 

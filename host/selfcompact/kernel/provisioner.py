@@ -36,12 +36,12 @@ from selfcompact.sandbox.mounts import (
     IN_MEMORY,
     INSIDE,
     SYSTEM,
-    Scene,
+    HostFacts,
     bwrap_argv,
     memory_mounts,
 )
 from selfcompact.sandbox.policy import SandboxPolicy
-from selfcompact.sandbox.protected_dirs import SettingsKept
+from selfcompact.sandbox.protected_dirs import ProtectedDirs
 from selfcompact.sandbox.seccomp import seccomp_filter
 
 INFO_TIMEOUT_S = 10.0
@@ -83,7 +83,7 @@ class SandboxProvisioner(KernelProvisionerBase):
     """Allowed variables that were not passed on because they look like keys."""
 
     _owns_runtime = False
-    _settings: SettingsKept | None = None
+    _settings: ProtectedDirs | None = None
 
     @property
     def has_process(self) -> bool:
@@ -135,17 +135,17 @@ class SandboxProvisioner(KernelProvisionerBase):
             popen = start(cmd, environment=environment, cwd=workspace, output=output, pass_fds=pass_fds)
             self.process = OwnedProcess(popen, sandboxed=False)
             return self.connection_info
-        bwrap = find_bwrap()
-        scene = _look_around(workspace, interpreter, runtime, packages, counts_files=bwrap.counts_files)
-        self._settings = SettingsKept(workspace, policy)
-        scene = replace(scene, read_only={**self._settings.shown, **_kept(interpreter, workspace, policy)})
+        bwrap = find_bwrap((workspace, *policy.write))
+        facts = _look_around(workspace, interpreter, runtime, packages, counts_files=bwrap.counts_files)
+        self._settings = ProtectedDirs(workspace, policy)
+        facts = replace(facts, read_only={**self._settings.shown, **_kept(interpreter, workspace, policy)})
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             info, info_fd = _pipe(ours, theirs)
             block_fd, release = _pipe(theirs, ours)
             fds = {"info_fd": info_fd, "block_fd": block_fd, "seccomp_fd": _filter(theirs)}
-            argv = bwrap_argv(bwrap.path, policy, scene, cmd, **fds)
-            if scene.memory_dirs:
-                argv = stage_argv(memory_mounts(policy, scene), argv)
+            argv = bwrap_argv(bwrap.path, policy, facts, cmd, **fds)
+            if facts.memory_dirs:
+                argv = stage_argv(memory_mounts(policy, facts), argv)
             inherited = [*pass_fds, *(fd for fd in fds.values() if fd is not None)]
             popen = start(argv, environment=environment, cwd=workspace, output=output, pass_fds=inherited)
             theirs.close()
@@ -197,7 +197,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         return self.group is not None and self.group.killed_for_memory()
 
     @property
-    def together(self) -> frozenset[str]:
+    def cgroup_limits(self) -> frozenset[str]:
         """What is limited for all processes of the sandbox together: `pids`, `memory`, both or none."""
         return self.group.limited if self.group is not None else frozenset()
 
@@ -305,7 +305,7 @@ def _kept(interpreter: Interpreter, workspace: Path, policy: SandboxPolicy) -> d
 
 def _look_around(
     workspace: Path, interpreter: Interpreter, runtime: RuntimeDirectory, packages: Any, *, counts_files: bool
-) -> Scene:
+) -> HostFacts:
     """What the planning of the sandbox has to know about this machine."""
     memory_dirs = {place: runtime.memory_dir / place.name for place in IN_MEMORY} if counts_files else {}
     for directory in memory_dirs.values():
@@ -313,7 +313,7 @@ def _look_around(
     system = [Path(path) for path in SYSTEM]
     etc = [Path("/etc") / name for name in (*ETC, *ETC_ONLINE)]
     links = {path: str(path.readlink()) for path in system if path.is_symlink()}
-    return Scene(
+    return HostFacts(
         workspace=workspace,
         needs=interpreter.needs,
         kernel_dir=runtime.kernel_dir,

@@ -26,7 +26,7 @@ _LONGEST_NAME = len("/xxxxxxxx/k/k-5")
 
 
 class RuntimeDirectory:
-    """A kernel's private directory. Whoever made it calls `remove`, which may be called twice and never raises."""
+    """A kernel's private directory. Its maker calls `remove`, which may be called twice and never raises."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -97,7 +97,7 @@ def copy_out(source: Path, target: Path) -> str:
     with os.fdopen(descriptor, "rb") as reader:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > 2 * TOTAL_BYTES:
-            return "what the kernel wrote is no snapshot"
+            return "what the kernel wrote is not a snapshot"
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}-", delete=False) as writer:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from agent_kernel import MAX_NAMES
 from selfcompact.kernel.output import plain
 
-MAX_NAMES = 100
 _MAX_FIELD = 120
 
 ASK = "__import__('agent_kernel.names', fromlist=['names']).Listing()"

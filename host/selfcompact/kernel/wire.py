@@ -60,7 +60,7 @@ class Wire:
         return message_id, [DELIMITER, self._sign(parts), *parts]
 
     def unpack(self, parts: Sequence[bytes]) -> Message | None:
-        """Read a message; None when it is not signed with the kernel's key or is no message."""
+        """Read a message; None when it is not signed with the kernel's key or is not a message."""
         try:
             start = parts.index(DELIMITER)
             signature, signed = parts[start + 1], parts[start + 2 : start + 6]

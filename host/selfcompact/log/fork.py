@@ -28,7 +28,7 @@ def fork_session(source: Path, target: Path, entry_id: str) -> Path:
     Returns the new file.
 
     Raises:
-        SessionFileError: the source cannot be read or has no such entry; the target is there already.
+        SessionFileError: the source cannot be read or has no such entry; the target already exists.
     """
     header = read_header(source)
     check_version(source, header)
@@ -55,7 +55,7 @@ def migrate_session(source: Path, target: Path) -> Path:
     """Write a session file of an older version as a new file in the version that is written.
 
     Raises:
-        SessionFileError: the source cannot be read or is of a newer version; the target is there already.
+        SessionFileError: the source cannot be read or is of a newer version; the target already exists.
     """
     header = read_header(source)
     if header.version > FORMAT_VERSION:
@@ -69,10 +69,10 @@ def write_new(target: Path, records: Iterable[Json]) -> None:
     """Write a file that is not there yet, whole or not at all.
 
     Raises:
-        SessionFileError: it is there already, or cannot be written.
+        SessionFileError: it already exists, or cannot be written.
     """
     if target.exists():
-        raise SessionFileError(target, "is there already; name another file")
+        raise SessionFileError(target, "already exists; name another file")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
@@ -87,7 +87,7 @@ def write_new(target: Path, records: Iterable[Json]) -> None:
             os.fsync(file.fileno())
         os.link(draft, target)  # unlike a rename it fails when the target appeared meanwhile
     except FileExistsError as error:
-        raise SessionFileError(target, "is there already; name another file") from error
+        raise SessionFileError(target, "already exists; name another file") from error
     except OSError as error:
         raise SessionFileError(target, f"cannot be written ({error.strerror})") from error
     finally:

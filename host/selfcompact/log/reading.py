@@ -20,15 +20,14 @@ from selfcompact.entries import (
     FORMAT_VERSION,
     CompactionEntry,
     Entry,
-    LabelEntry,
     ModelChangeEntry,
     SessionHeader,
     SessionInfoEntry,
-    ThinkingLevelChangeEntry,
     decode_entry,
 )
 from selfcompact.errors import SessionFileError
 from selfcompact.log.blobs import with_blobs
+from selfcompact.log.chain import LiveEnd, ancestors
 from selfcompact.log.lines import line_number, lines_backward, lines_forward
 
 _ID = re.compile(rb'"id":\s?"([^"\\]+)"')
@@ -40,16 +39,13 @@ class LiveLog:
     """The live end of a session file.
 
     `entries` is the live path, oldest first. `damage` are sentences about lines that could not be read; they stay in
-    the file and are passed over. `leaf_id` is where the next entry goes on. `model` and `thinking_level` are the
-    settings in force (the model as `provider:name`), as far as the live path or its compaction tells.
+    the file and are passed over. `leaf_id` is where the next entry goes on.
     """
 
     header: SessionHeader
     entries: Sequence[Entry]
     leaf_id: str | None
     damage: tuple[str, ...] = ()
-    model: str | None = None
-    thinking_level: str | None = None
     bytes_read: int = 0
 
 
@@ -57,7 +53,7 @@ def read_header(path: Path) -> SessionHeader:
     """The header of a session file of any version; nothing else is read, nothing is changed.
 
     Raises:
-        SessionFileError: it cannot be read, or its first line is no session header.
+        SessionFileError: it cannot be read, or its first line is not a session header.
     """
     try:
         _, line = next(lines_forward(path), (0, b""))
@@ -66,9 +62,9 @@ def read_header(path: Path) -> SessionHeader:
     try:
         header = SessionHeader.from_json(json.loads(line))
     except (ValueError, DecodeError) as error:
-        raise SessionFileError(path, "is no session header; name a session file", line=1) from error
+        raise SessionFileError(path, "is not a session header; name a session file", line=1) from error
     if header.type != "session":
-        raise SessionFileError(path, "is no session header; name a session file", line=1)
+        raise SessionFileError(path, "is not a session header; name a session file", line=1)
     return header
 
 
@@ -85,7 +81,7 @@ def read_live(path: Path, *, leaf_id: str | None = None) -> LiveLog:
     """Read the live end of a session file, or the one that an earlier entry was the leaf of.
 
     Raises:
-        SessionFileError: it cannot be read, is no session file, is of another version, or has no such entry.
+        SessionFileError: it cannot be read, is not a session file, is of another version, or has no such entry.
     """
     header = read_header(path)
     check_version(path, header)
@@ -111,7 +107,7 @@ class _Walk:
     damage: dict[int, str] = field(default_factory=dict)
     """By offset: a walk that is repeated meets the same lines again."""
     wanted: str | None = None
-    first_kept: str | None = None
+    end: LiveEnd = field(default_factory=LiveEnd)
     lowest: int = 0
 
     def live(self) -> LiveLog:
@@ -127,10 +123,6 @@ class _Walk:
             entries=self.found,
             leaf_id=self.found[-1].id if self.found else None,
             damage=tuple(self.damage[offset] for offset in sorted(self.damage)),
-            model=model_in_force(self.found),
-            thinking_level=next(
-                (e.thinking_level for e in reversed(self.found) if isinstance(e, ThinkingLevelChangeEntry)), None
-            ),
             bytes_read=size - self.lowest,
         )
 
@@ -171,12 +163,8 @@ class _Walk:
     def _take(self, entry: Entry) -> bool:
         """Add an entry to the path; whether the path is complete."""
         self.found.append(entry)
-        if entry.id == self.first_kept:
-            return True
-        if self.first_kept is None and isinstance(entry, CompactionEntry):
-            self.first_kept = entry.first_kept_entry_id
         self.wanted = entry.parent_id
-        return entry.parent_id is None
+        return self.end.is_at(entry)
 
     def _decode(self, offset: int, line: bytes) -> Entry | None:
         try:
@@ -203,7 +191,7 @@ def decode_line(path: Path, line: bytes) -> Entry:
     """One line of a session file as an entry, images that are kept beside the file put back.
 
     Raises:
-        DecodeError, ValueError: it is no entry.
+        DecodeError, ValueError: it is not an entry.
     """
     return decode_entry(with_blobs(path, json.loads(line)))
 
@@ -214,10 +202,10 @@ def damage_sentence(path: Path, offset: int, error: Exception) -> str:
 
 
 def stream_entries(path: Path, *, start: int = 0, damage: list[str] | None = None) -> Iterator[tuple[int, Entry]]:
-    """Every entry of a file with its offset, in file order, one at a time; `damage` hears of unreadable lines.
+    """Every entry of a file with its offset, in file order, one at a time; unreadable lines are reported to `damage`.
 
     Raises:
-        SessionFileError: it cannot be read, is no session file, or is of another version.
+        SessionFileError: it cannot be read, is not a session file, or is of another version.
     """
     check_version(path, read_header(path))
     for offset, line in lines_forward(path, start):
@@ -243,7 +231,7 @@ def read_session(path: Path) -> tuple[SessionHeader, list[Entry], list[str]]:
     """A whole file: header, entries in file order, and a sentence for each line that could not be read.
 
     Raises:
-        SessionFileError: it cannot be read, is no session file, or is of another version.
+        SessionFileError: it cannot be read, is not a session file, or is of another version.
     """
     damage: list[str] = []
     return read_header(path), [entry for _, entry in stream_entries(path, damage=damage)], damage
@@ -269,27 +257,17 @@ def session_name(path: Path) -> str | None:
 def live_path(entries: Sequence[Entry], leaf_id: str | None = None) -> list[Entry]:
     """The live path of entries that are all at hand, oldest first: as `read_live` finds it in a file."""
     by_id = {entry.id: entry for entry in entries}
-    entry = by_id.get(leaf_id) if leaf_id is not None else (entries[-1] if entries else None)
+    leaf = leaf_id if leaf_id is not None else (entries[-1].id if entries else None)
     path: list[Entry] = []
-    first_kept: str | None = None
-    while entry is not None:
-        path.append(entry)
-        if entry.id == first_kept:
+    end = LiveEnd()
+
+    def parent_of(entry_id: str) -> str | None:
+        parent = by_id[entry_id].parent_id
+        return parent if parent in by_id else None
+
+    for entry_id in ancestors(leaf if leaf in by_id else None, parent_of):
+        path.append(by_id[entry_id])
+        if end.is_at(by_id[entry_id]):
             break
-        if first_kept is None and isinstance(entry, CompactionEntry):
-            first_kept = entry.first_kept_entry_id
-        entry = by_id.get(entry.parent_id) if entry.parent_id is not None else None
     path.reverse()
     return path
-
-
-def labels_of(entries: Iterator[Entry]) -> dict[str, str]:
-    """The labels in force, by the entry they name."""
-    labels: dict[str, str] = {}
-    for entry in entries:
-        if isinstance(entry, LabelEntry):
-            if entry.label:
-                labels[entry.target_id] = entry.label
-            else:
-                labels.pop(entry.target_id, None)
-    return labels

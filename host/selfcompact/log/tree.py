@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from selfcompact.entries import (
     message_of,
 )
 from selfcompact.errors import SessionFileError
+from selfcompact.log.chain import ancestors
 from selfcompact.log.reading import stream_entries
 from selfcompact.messages import AssistantMessage, ToolResultMessage, text_of
 
@@ -53,20 +54,15 @@ class SessionTree:
 
     def path(self, entry_id: str | None = None) -> list[TreeNode]:
         """The nodes from a root to an entry (the leaf when none is named), oldest first."""
-        found: list[TreeNode] = []
-        node = self.nodes.get(entry_id or self.leaf_id or "")
-        while node is not None:
-            found.append(node)
-            node = self.nodes.get(node.parent_id or "")
-        found.reverse()
-        return found
+        parents = {node.id: node.parent_id for node in self.nodes.values()}
+        return [self.nodes[found] for found in _walk_up(parents, entry_id or self.leaf_id)][::-1]
 
 
 def read_tree(path: Path, on_progress: Callable[[int], None] | None = None) -> SessionTree:
-    """Read the tree of a session file. `on_progress` hears the offset reached, now and then.
+    """Read the tree of a session file. `on_progress` is called with the offset reached, now and then.
 
     Raises:
-        SessionFileError: it cannot be read or is no session file of our version.
+        SessionFileError: it cannot be read or is not a session file of our version.
     """
     nodes: dict[str, TreeNode] = {}
     children: dict[str, list[str]] = {}
@@ -84,7 +80,7 @@ def read_tree(path: Path, on_progress: Callable[[int], None] | None = None) -> S
             labels[entry.target_id] = entry.label or ""
         elif isinstance(entry, SessionInfoEntry):
             name = entry.name
-    live = _ancestors(nodes, leaf_id)
+    live = set(_walk_up({node.id: node.parent_id for node in nodes.values()}, leaf_id))
     full = {
         node.id: TreeNode(
             node.id,
@@ -110,13 +106,7 @@ def path_to(path: Path, entry_id: str) -> list[str]:
     parents = {entry.id: entry.parent_id for _, entry in stream_entries(path)}
     if entry_id not in parents:
         raise SessionFileError(path, f"has no entry {entry_id}; `selfcompact inspect --tree` lists them")
-    found: list[str] = []
-    here: str | None = entry_id
-    while here is not None and here in parents:
-        found.append(here)
-        here = parents[here]
-    found.reverse()
-    return found
+    return list(_walk_up(parents, entry_id))[::-1]
 
 
 def kind_of(entry: Entry) -> str:
@@ -153,12 +143,9 @@ def _code(arguments: object) -> str:
     return str(code if code is not None else arguments)
 
 
-def _ancestors(nodes: dict[str, TreeNode], leaf_id: str | None) -> set[str]:
-    return set(_walk_up(nodes, leaf_id))
+def _walk_up(parents: Mapping[str, str | None], entry_id: str | None) -> Iterator[str]:
+    def parent_of(known: str) -> str | None:
+        parent = parents[known]
+        return parent if parent in parents else None
 
-
-def _walk_up(nodes: dict[str, TreeNode], entry_id: str | None) -> Iterator[str]:
-    node = nodes.get(entry_id or "")
-    while node is not None:
-        yield node.id
-        node = nodes.get(node.parent_id or "")
+    return ancestors(entry_id if entry_id in parents else None, parent_of)

@@ -56,7 +56,7 @@ class SessionLog:
         """Open a session file, or make one when there is none. `fsync` off leaves storing to the operating system.
 
         Raises:
-            SessionFileError: it cannot be read or written, is no session file, is of a version we do not write, or
+            SessionFileError: it cannot be read or written, is not a session file, is of a version we do not write, or
                 another process has it open.
         """
         try:
@@ -100,19 +100,28 @@ class SessionLog:
         self._has_entries, self._synced = True, False
 
     def sync(self) -> None:
-        """Have the disk store everything that was appended. Does nothing when there is nothing new."""
+        """Have the disk store everything that was appended. Does nothing when there is nothing new.
+
+        Raises:
+            SessionFileError: the disk did not store it; the operating system has it, and the next call tries again.
+        """
         if self._descriptor is not None and self._fsync and not self._synced:
-            os.fsync(self._descriptor)
+            try:
+                os.fsync(self._descriptor)
+            except OSError as error:
+                raise SessionFileError(self.path, f"is not stored on the disk ({error.strerror})") from error
         self._synced = True
 
     def close(self) -> None:
         """Close and unlock the file; one that holds a header alone is removed. Closing twice is fine."""
         if self._descriptor is not None:
-            self.sync()
-            descriptor, self._descriptor = self._descriptor, None
-            if not self._has_entries:
-                self.path.unlink(missing_ok=True)
-            os.close(descriptor)
+            try:
+                self.sync()
+            finally:
+                descriptor, self._descriptor = self._descriptor, None
+                if not self._has_entries:
+                    self.path.unlink(missing_ok=True)
+                os.close(descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -164,7 +173,7 @@ _BEGINNING = b'{"type":"session"'
 
 
 def _set_torn_header_aside(descriptor: int, path: Path) -> None:
-    """A session whose very first write did not end is begun again. Any other file without a header is no session."""
+    """A session whose very first write did not end is begun again. Any other file without a header is not a session."""
     size = os.fstat(descriptor).st_size
     tail = torn_tail(descriptor)
     if size == 0 or len(tail) != size or tail[: len(_BEGINNING)] != _BEGINNING[: len(tail)]:

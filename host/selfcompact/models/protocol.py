@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from selfcompact.codec import Json
-from selfcompact.messages import AssistantMessage, Message, UserMessage, text_of
+from selfcompact.messages import AssistantMessage, Message
 
 RAW_ARGUMENTS = "__raw_arguments__"
 """The one key of a tool call's arguments that were no JSON object: the call is answered with an error."""
@@ -91,23 +91,3 @@ class Model(Protocol):
 
         Cancelling the consumer ends the request. Errors are raised as `selfcompact.errors.ModelError`.
         """
-
-
-async def complete(model: Model, request: ModelRequest) -> AssistantMessage:
-    """The whole response to one request.
-
-    Raises:
-        selfcompact.errors.ModelError: the provider failed.
-    """
-    message: AssistantMessage | None = None
-    async for event in model.stream(request):
-        if isinstance(event, Completed):
-            message = event.message
-    if message is None:
-        raise RuntimeError(f"{model.provider}:{model.model_id} ended its stream without a response")
-    return message
-
-
-def prompt_text(request: ModelRequest) -> str:
-    """All user text of a request, in order: what a summariser is asked with."""
-    return "\n\n".join(text_of(message) for message in request.messages if isinstance(message, UserMessage))

@@ -156,7 +156,7 @@ def _kept(block: Content) -> dict[str, Any]:
 
 
 def from_provider(response: ModelResponse, *, provider: str, model_id: str) -> AssistantMessage:
-    """A response of the library as ours. Arguments that are no JSON object are kept as they came."""
+    """A response of the library as ours. Arguments that are not a JSON object are kept as they came."""
     content = [block for part in response.parts if (block := _block(part)) is not None]
     calls = any(isinstance(block, ToolCall) for block in content)
     stop_reason: StopReason = "toolUse" if calls else STOP_REASONS.get(response.finish_reason, "stop")

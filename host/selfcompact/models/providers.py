@@ -31,17 +31,14 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from selfcompact.errors import (
-    AuthenticationFailed,
     ContextOverflow,
     ModelError,
     ModelTimeout,
-    PermissionDenied,
     ProviderUnavailable,
-    RateLimited,
     Refused,
 )
 from selfcompact.messages import AssistantMessage, TextContent, now_ms, text_of
-from selfcompact.models.overflow import meaning_of, silently_overflowed
+from selfcompact.models.failures import error_for, silently_overflowed
 from selfcompact.models.protocol import Completed, ModelRequest, StreamEvent, TextDelta, ThinkingDelta
 from selfcompact.models.provider_messages import from_provider, to_provider, usage_of
 from selfcompact.text.secrets import Redactor, secret_values
@@ -273,24 +270,11 @@ def error_of(error: exceptions.AgentRunError, redact: Callable[[str], str] = _as
         return Refused(said, status=status)
     if isinstance(error, exceptions.ModelTimeoutError | exceptions.ModelConnectionError):
         return ProviderUnavailable(said, status=status)
-    match meaning_of(status, _everything(error)):
-        case "overflow":
-            return ContextOverflow(said, status=status)
-        case "rate_limit":
-            wait = min(float(retry_after), MAX_RETRY_AFTER_S) if retry_after is not None else None
-            return RateLimited(said, status=status, retry_after_s=wait)
-        case "authentication":
-            return AuthenticationFailed(said, status=status)
-        case "permission" | "quota":
-            return PermissionDenied(said, status=status)
-        case "refused":
-            return Refused(said, status=status)
-        case "unavailable":
-            return ProviderUnavailable(said, status=status)
-        case _:
-            if isinstance(error, exceptions.UnexpectedModelBehavior):
-                return ProviderUnavailable(said, status=status)
-            return ModelError(said, status=status)
+    wait = min(float(retry_after), MAX_RETRY_AFTER_S) if retry_after is not None else None
+    found = error_for(status, said, body=_everything(error), retry_after_s=wait)
+    if type(found) is ModelError and isinstance(error, exceptions.UnexpectedModelBehavior):
+        return ProviderUnavailable(said, status=status)
+    return found
 
 
 def _everything(error: exceptions.AgentRunError) -> str:

@@ -31,6 +31,18 @@ ONE_KEY = frozenset(PROVIDERS) - {"azure", "bedrock", "ollama"}
 """Providers that need one key and nothing else; what the others need, the library says."""
 
 
+EXTRAS = ("anthropic", "bedrock", "google", "groq", "mistral", "openai")
+"""Our extras, each of which brings the provider library with one vendor's client; most providers are reached with
+OpenAI's."""
+
+
+def not_installed(name: str) -> UsageError:
+    """What to say when the provider library, or the vendor's client that a model needs, is not there."""
+    family = name.partition(":")[0].partition("-")[0]
+    extra = family if family in EXTRAS else "openai"
+    return UsageError(f"model {name!r}: the vendor's client is not installed; run: pip install 'selfcompact[{extra}]'")
+
+
 def keys_found(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """The providers whose key is there, with the name of the variable (never its value)."""
     environment = os.environ if environment is None else environment
@@ -73,7 +85,7 @@ def make_model(
         from selfcompact.models.providers import ProviderModel
         from selfcompact.models.vendor import library_model, ollama_url
     except ImportError as error:
-        raise UsageError(f"model {name!r}: {error}; install selfcompact with its extra for this provider") from error
+        raise not_installed(name) from error
     inner = library_model(provider, model_name, base_url=base_url, key=key)
     if context_window is None and ask_server and (base_url is not None or provider == "ollama"):
         from selfcompact.models.window import server_window

@@ -81,7 +81,7 @@ def load_script(path: Path) -> ScriptedModel:
     """The scripted model that a file describes.
 
     Raises:
-        ScriptError: the file cannot be read, is no JSON, or has a step that is not known; it names the step.
+        ScriptError: the file cannot be read, is not JSON, or has a step that is not known; it names the step.
     """
     where = f"script {path}"
     try:

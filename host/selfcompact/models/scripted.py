@@ -17,12 +17,8 @@ import anyio.lowlevel
 
 from selfcompact.codec import Json
 from selfcompact.errors import (
-    AuthenticationFailed,
     ContextOverflow,
     ModelError,
-    PermissionDenied,
-    ProviderUnavailable,
-    RateLimited,
     ScriptExhausted,
 )
 from selfcompact.messages import (
@@ -35,6 +31,7 @@ from selfcompact.messages import (
     Usage,
     now_ms,
 )
+from selfcompact.models.failures import error_for
 from selfcompact.models.protocol import Completed, ModelRequest, StreamEvent, TextDelta, ThinkingDelta
 from selfcompact.text.tokens import Estimator, ScriptAwareEstimator
 
@@ -93,20 +90,7 @@ def overflow(message: str | None = None, *, status: int | None = 400) -> Step:
 
 def fail(message: str, *, status: int | None = None) -> Step:
     """A provider error; the class follows from the HTTP status, as in a real adapter."""
-    return Step(error=error_for_status(message, status))
-
-
-def error_for_status(message: str, status: int | None) -> ModelError:
-    """The typed error for an HTTP status, None for a failure without one."""
-    if status == 401:
-        return AuthenticationFailed(message, status=status)
-    if status == 403:
-        return PermissionDenied(message, status=status)
-    if status == 429:
-        return RateLimited(message, status=status)
-    if status is not None and status >= 500:
-        return ProviderUnavailable(message, status=status)
-    return ModelError(message, status=status)
+    return Step(error=error_for(status, message, body=""))
 
 
 class ScriptedModel:

@@ -16,15 +16,13 @@ from pydantic_ai.models import infer_model
 from pydantic_ai.providers import Provider, infer_provider_class
 
 from selfcompact.errors import UsageError
+from selfcompact.models.registry import not_installed
 
 PLACEHOLDER_KEY = "not-needed"
 """What servers of one's own get: the vendor's client insists on a key, the server does not look at it."""
 
 OLLAMA_URL = "http://localhost:11434/v1"
 """Where Ollama listens unless its variable says otherwise."""
-
-EXTRAS = ("anthropic", "bedrock", "google", "groq", "mistral", "openai")
-"""The library's extras that install a vendor's client; most other providers are reached with OpenAI's."""
 
 
 def library_model(provider: str, model_name: str, *, base_url: str | None, key: str | None) -> LibraryModel:
@@ -43,10 +41,7 @@ def library_model(provider: str, model_name: str, *, base_url: str | None, key: 
             return infer_model(name)
         return infer_model(name, provider_factory=lambda _: _made(provider, base_url, key))
     except ImportError as error:
-        extra = provider if provider in EXTRAS else "openai"
-        raise UsageError(
-            f"model {name}: the vendor's client is not installed; run: pip install 'selfcompact[{extra}]'"
-        ) from error
+        raise not_installed(name) from error
     except UserError as error:
         raise UsageError(f"model {name}: {' '.join(str(error).split())}") from error
 

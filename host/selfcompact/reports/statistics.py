@@ -114,10 +114,10 @@ class _Count:
 
 
 def session_figures(path: Path, on_progress: Callable[[int], None] | None = None) -> SessionFigures:
-    """Read a whole session file and count. `on_progress` hears the offset reached, now and then.
+    """Read a whole session file and count. `on_progress` is called with the offset reached, now and then.
 
     Raises:
-        SessionFileError: it cannot be read or is no session file of our version.
+        SessionFileError: it cannot be read or is not a session file of our version.
     """
     header, live, count = read_header(path), read_live(path), _Count()
     damage: list[str] = []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -35,10 +36,12 @@ class Bwrap:
     bubblewrap itself is allowed to make user namespaces."""
 
 
-def find_bwrap() -> Bwrap:
+def find_bwrap(writable: Iterable[Path] = ()) -> Bwrap:
     """The bubblewrap on PATH when it is new enough, else the one that came with this distribution.
 
-    Blocks for some 20 ms at the first call; later calls remember what worked.
+    `writable` are places that cells can write, the workspace first of all: what makes the sandbox is not looked for
+    there, nor in relative entries of PATH, which lead into whatever directory the host was started in. Blocks for some
+    20 ms at the first call; later calls remember what worked.
 
     Raises:
         SandboxUnavailable: none is there, or the machine does not let it make namespaces.
@@ -48,7 +51,32 @@ def find_bwrap() -> Bwrap:
             f"the only sandbox so far is bubblewrap, which needs Linux (this is {sys.platform})",
             f"run it in a Linux container or virtual machine, {NO_SANDBOX}",
         )
-    return _find(shutil.which("bwrap"))
+    return _find(_on_path([place for given in writable for place in (given.absolute(), given.resolve())]))
+
+
+def _on_path(writable: Sequence[Path]) -> str | None:
+    """The first bubblewrap in an absolute entry of PATH that no cell could have put there."""
+    for entry in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        found = shutil.which("bwrap", path=entry) if Path(entry).is_absolute() else None
+        if found is not None and not _leads_through(Path(found), writable):
+            return found
+    return None
+
+
+def _leads_through(path: Path, places: Sequence[Path]) -> bool:
+    """Whether a path, or a symbolic link on the way to what it names, lies in one of the places."""
+    waiting, seen = [path, path.resolve()], set[Path]()
+    while waiting:
+        here = waiting.pop()
+        for part in (here, *here.parents):
+            if part in seen:
+                continue
+            seen.add(part)
+            if part in places:
+                return True
+            if part.is_symlink():
+                waiting.append(Path(os.path.normpath(part.parent.resolve() / part.readlink())))
+    return False
 
 
 @lru_cache(maxsize=4)

@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
-_SECRET_NAME = re.compile(r"(?i)key|token|secret|passw|credential|auth|cookie|session|private")
-_SECRET_VALUE = re.compile(
-    r"""(?x)
-    \b(?: sk|pk|rk|ghp|gho|ghs|github_pat|glpat|xox[abprs]|hf|AIza|AKIA|ASIA|ya29 ) [-_.A-Za-z0-9]{16,}
-    | \beyJ[-_A-Za-z0-9]{10,}\.[-_A-Za-z0-9]{10,}          # a JSON web token
-    | -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----
-    | ://[^/\s:@]+:[^/\s@]+@                               # a password in an address
-    """
-)
-
-
-def looks_secret(name: str, value: str) -> bool:
-    """Whether a variable's name or value is of the kind that keys have. Errs on the side of keeping it outside."""
-    return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
+from selfcompact.text.secrets import looks_secret
 
 
 def allowed(environment: Mapping[str, str], names: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -64,7 +64,7 @@ def _inspect(path: Path, _stamp: int) -> Interpreter:
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         tail = getattr(error, "stderr", "") or ""
         raise KernelStartError(
-            "interpreter", f"{path} is no Python that runs ({error}); set kernel.python", tail[-2000:]
+            "interpreter", f"{path} is not a Python that runs ({error}); set kernel.python", tail[-2000:]
         ) from None
     version = tuple(answer["version"])
     if version < (3, 9):

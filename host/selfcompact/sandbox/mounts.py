@@ -73,7 +73,7 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class Scene:
+class HostFacts:
     """Everything outside the policy that decides what a sandbox looks like.
 
     `links` says which of the system paths are symbolic links outside, and where they lead; `present` which of the
@@ -95,7 +95,7 @@ class Scene:
     """Where, for each place in memory, its file system is mounted outside already. Empty: bubblewrap mounts them."""
 
 
-def mounts(policy: SandboxPolicy, scene: Scene) -> tuple[Mount, ...]:
+def mounts(policy: SandboxPolicy, facts: HostFacts) -> tuple[Mount, ...]:
     """What is mounted, parents first; for one place the last and most specific wish wins."""
     wanted: dict[Path, Mount] = {}
 
@@ -103,29 +103,29 @@ def mounts(policy: SandboxPolicy, scene: Scene) -> tuple[Mount, ...]:
         for item in items:
             wanted[item.place] = item
 
-    add(_system(scene))
+    add(_system(facts))
     etc = (*ETC, *ETC_ONLINE) if policy.network else ETC
-    add(Mount("ro-bind", Path("/etc") / name, f"/etc/{name}") for name in etc if Path("/etc") / name in scene.present)
+    add(Mount("ro-bind", Path("/etc") / name, f"/etc/{name}") for name in etc if Path("/etc") / name in facts.present)
     for place in IN_MEMORY:
-        made = scene.memory_dirs.get(place)
+        made = facts.memory_dirs.get(place)
         add([Mount("tmpfs", place) if made is None else Mount("bind", place, str(made))])
-    writable = [*policy.write, *([scene.workspace] if policy.workspace == "read-write" else [])]
-    readable = [*policy.read, *([scene.workspace] if policy.workspace == "read-only" else [])]
+    writable = [*policy.write, *([facts.workspace] if policy.workspace == "read-write" else [])]
+    readable = [*policy.read, *([facts.workspace] if policy.workspace == "read-only" else [])]
     # What the interpreter needs inside the workspace is there with it; what must not be changed is in `read_only`.
-    needs = [path for path in scene.needs if not _inside(path, writable) and not _inside(path, map(Path, SYSTEM))]
+    needs = [path for path in facts.needs if not _inside(path, writable) and not _inside(path, map(Path, SYSTEM))]
     add(Mount("ro-bind", path, str(path)) for path in (*needs, *readable))
     add(Mount("bind", path, str(path)) for path in writable)
-    add(Mount("ro-bind", place, str(shown)) for place, shown in scene.read_only.items())
-    add([Mount("bind", INSIDE / "kernel", str(scene.kernel_dir))])
-    add([Mount("ro-bind", INSIDE / "bridge", str(scene.bridge_dir))])
-    add(Mount("ro-bind", INSIDE / "lib" / name, str(path)) for name, path in scene.packages.items())
+    add(Mount("ro-bind", place, str(shown)) for place, shown in facts.read_only.items())
+    add([Mount("bind", INSIDE / "kernel", str(facts.kernel_dir))])
+    add([Mount("ro-bind", INSIDE / "bridge", str(facts.bridge_dir))])
+    add(Mount("ro-bind", INSIDE / "lib" / name, str(path)) for name, path in facts.packages.items())
     return tuple(sorted(wanted.values(), key=lambda mount: (mount.place.parts, mount.access)))
 
 
 def bwrap_argv(
     bwrap: Path,
     policy: SandboxPolicy,
-    scene: Scene,
+    facts: HostFacts,
     command: Sequence[str],
     *,
     info_fd: int | None = None,
@@ -136,7 +136,7 @@ def bwrap_argv(
     argv = [str(bwrap), "--unshare-all", "--unshare-user", "--disable-userns"]
     if policy.network:
         argv.append("--share-net")
-    argv += ["--uid", str(scene.uid), "--gid", str(scene.gid), "--hostname", "sandbox"]
+    argv += ["--uid", str(facts.uid), "--gid", str(facts.gid), "--hostname", "sandbox"]
     argv += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     if info_fd is not None:
         argv += ["--info-fd", str(info_fd)]
@@ -147,17 +147,17 @@ def bwrap_argv(
     argv += ["--proc", "/proc", "--dev", "/dev"]
     for place in PROC_COVERED:
         argv += ["--ro-bind-try", place, place]
-    for mount in mounts(policy, scene):
+    for mount in mounts(policy, facts):
         argv += _arguments(mount, policy)
-    argv += ["--remount-ro", "/", "--chdir", str(scene.workspace), "--", *command]
+    argv += ["--remount-ro", "/", "--chdir", str(facts.workspace), "--", *command]
     return argv
 
 
-def _system(scene: Scene) -> Iterable[Mount]:
+def _system(facts: HostFacts) -> Iterable[Mount]:
     for path in map(Path, SYSTEM):
-        if path in scene.links:
-            yield Mount("symlink", path, scene.links[path])
-        elif path in scene.present:
+        if path in facts.links:
+            yield Mount("symlink", path, facts.links[path])
+        elif path in facts.present:
             yield Mount("ro-bind", path, str(path))
 
 
@@ -168,12 +168,12 @@ def _arguments(mount: Mount, policy: SandboxPolicy) -> list[str]:
     return [f"--{mount.access}", mount.source, str(mount.place)]
 
 
-def memory_mounts(policy: SandboxPolicy, scene: Scene) -> list[tuple[str, str]]:
+def memory_mounts(policy: SandboxPolicy, facts: HostFacts) -> list[tuple[str, str]]:
     """Directories outside, and the options of the file system in memory that has to be mounted on each."""
     limits = [("size", policy.tmp_size), ("nr_inodes", policy.tmp_files)]
     options = [f"{name}={int(value)}" for name, value in limits if value is not None]
     return [
-        (str(outside), ",".join([f"mode={_mode(place)}", *options])) for place, outside in scene.memory_dirs.items()
+        (str(outside), ",".join([f"mode={_mode(place)}", *options])) for place, outside in facts.memory_dirs.items()
     ]
 
 

@@ -15,7 +15,7 @@ from selfcompact.sandbox.mounts import SETTINGS
 from selfcompact.sandbox.policy import SandboxPolicy
 
 
-class SettingsKept:
+class ProtectedDirs:
     """Finds the directories, and makes an empty one where there is none, as nothing else keeps a place free.
 
     Sandboxes that share one hold a lock on it: removing a directory takes away what others have mounted there. `close`
@@ -51,7 +51,7 @@ def _hold(place: Path) -> int:
         except FileNotFoundError:
             continue
         except OSError as error:
-            problem = f"is no directory of its own ({error.strerror}), so cells could change settings; move it"
+            problem = f"is not a directory of its own ({error.strerror}), so cells could change settings; move it"
             raise WorkspaceError(place, problem) from error
         with contextlib.suppress(BlockingIOError):  # held alone by somebody who may not remove it
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -9,7 +9,7 @@ from selfcompact.compaction.planning import budget
 from selfcompact.compaction.planning.cut import Cut
 from selfcompact.compaction.planning.ledger import Ledger
 from selfcompact.compaction.planning.plan import plan_at
-from selfcompact.compaction.summary.notes import branch_summary
+from selfcompact.compaction.summary.branch import branch_summary
 from selfcompact.compaction.summary.summarisers import OfflineSummariser, Summariser
 from selfcompact.entries import Entry, message_entry, message_of
 from selfcompact.errors import CompactionError, ModelError

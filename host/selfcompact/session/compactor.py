@@ -8,16 +8,16 @@ asked just before, of the kernel itself.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from anyio.abc import TaskGroup
 
 from selfcompact.codec import Json
 from selfcompact.compaction.ahead import Background, Prepared
 from selfcompact.compaction.commit import compaction_entry
-from selfcompact.compaction.planning.plan import Plan, Skip, plan
+from selfcompact.compaction.planning.plan import Plan, Skip
 from selfcompact.compaction.summary.fold import Progress
 from selfcompact.compaction.summary.summarise import supplied_summary
 from selfcompact.compaction.summary.summarisers import Summariser
@@ -33,10 +33,13 @@ from selfcompact.events import (
     CompactionStatus,
     WarningRaised,
 )
+from selfcompact.kernel.state import StateManifest
+from selfcompact.log import SessionLog
 from selfcompact.session.attempts import ATTEMPT
 from selfcompact.session.branches import summarise_branch
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.hooks import CompactionPreparation, Hooks, SuppliedSummary, Veto
+from selfcompact.session.policy import SessionPolicy
 from selfcompact.session.stream import EventHub
 from selfcompact.session.writer import SummaryWriter
 from selfcompact.settings.compaction import CompactionSettings
@@ -73,13 +76,11 @@ class CompactionOutcome:
         return self.status == "completed"
 
 
-@dataclass(frozen=True)
-class CompactionTarget:
-    """Whose context is compacted, for hooks and records."""
+class NamedKernel(Protocol):
+    """What a compaction needs of a kernel."""
 
-    session_id: str
-    session_file: str
-    model: str
+    async def names(self) -> StateManifest:
+        """The names that are alive, listed by the kernel itself."""
 
 
 @dataclass(frozen=True)
@@ -95,35 +96,31 @@ class _Order:
 class Compactor:
     """Runs compactions for one session, one at a time; the session's state sees to that.
 
-    `window`, `settings` and the writer's summariser are the ones in force, asked at each attempt.
+    Settings, window and summariser are the ones in force, asked at each attempt.
     """
 
     def __init__(
         self,
         conversation: Conversation,
         *,
-        settings: Callable[[], CompactionSettings],
-        window: Callable[[], int | None],
-        target: Callable[[], CompactionTarget],
+        policy: SessionPolicy,
         writer: SummaryWriter,
+        kernel: NamedKernel,
+        log: SessionLog,
         hub: EventHub,
-        manifest: Callable[[], Awaitable[str | None]],
         hooks: Hooks,
         tasks: TaskGroup,
         secrets: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._conversation, self._settings, self._window, self._target = conversation, settings, window, target
-        self._writer, self._hub, self._manifest, self._hooks = writer, hub, manifest, hooks
-        self._secrets, self._clock, self._tasks = secrets, clock, tasks
+        self._conversation, self._policy, self._writer, self._kernel = conversation, policy, writer, kernel
+        self._session_id, self._session_file = log.header.id, str(log.path)
+        self._hub, self._hooks, self._tasks = hub, hooks, tasks
+        self._secrets, self._clock = secrets, clock
         self._ahead: Background | None = None
         self.newest = CompactionOutcome("manual", "skipped", message="nothing was compacted yet")
         """How the newest attempt ended: what `run` returned, or would have returned when it was cancelled."""
         self._ahead_for: tuple[CompactionSettings, int | None, Summariser] | None = None
-
-    def plan(self, instructions: str | None = None) -> Plan | Skip:
-        """What a compaction would do now. Asking costs the same however old the session is."""
-        return plan(self._conversation.ledger, self._settings(), self._window(), instructions=instructions)
 
     def begin_ahead(self, instructions: str | None) -> None:
         """Begin writing a summary that a boundary will want. Never waits; nothing is committed before the boundary."""
@@ -134,14 +131,18 @@ class Compactor:
         if self._ahead is not None:
             self._ahead.cancel()
 
-    async def tell_branch(self, entries: Sequence[Entry]) -> str | None:
+    async def summarise_branch(self, entries: Sequence[Entry]) -> str | None:
         """What happened on a branch that is being left; None when nothing did.
 
         Raises:
             SummaryRejected, ModelError: the summariser failed, and there is no fallback.
         """
         return await summarise_branch(
-            entries, self._writer.current(), self._settings(), window=self._window(), secrets=self._secrets
+            entries,
+            self._writer.current(),
+            self._policy.settings.compaction,
+            window=self._policy.context_window,
+            secrets=self._secrets,
         )
 
     async def run(
@@ -157,7 +158,7 @@ class Compactor:
         try:
             self.newest = await self._attempt(order)
             if self.newest.result is not None:
-                await self._tell_hooks(self.newest.result)
+                await self._run_after_hooks(self.newest.result)
         finally:
             # Cancelled before the commit it was interrupted; cancelled in the hooks after it, it is completed.
             self._finish(order, self.newest, will_retry=will_retry and self.newest.completed)
@@ -166,7 +167,7 @@ class Compactor:
     async def _attempt(self, order: _Order) -> CompactionOutcome:
         reason = order.reason
         try:
-            planned = self.plan(order.instructions)
+            planned = self._policy.plan(order.instructions)
             if isinstance(planned, Skip):
                 return CompactionOutcome(reason, "skipped", message=planned.reason)
             decided = await self._hooks.before(self._preparation(order, planned), self._report)
@@ -179,12 +180,12 @@ class Compactor:
                 prepared = Prepared(planned, supplied, ahead=False, waited_s=0)
             else:
                 found = await self._background().finish(
-                    self._conversation.ledger, instructions=order.instructions, on_progress=self._tell_progress
+                    self._conversation.ledger, instructions=order.instructions, on_progress=self._report_progress
                 )
                 if isinstance(found, Skip):
                     return CompactionOutcome(reason, "skipped", message=found.reason)
                 prepared = found
-            return self._commit(order, prepared, await self._manifest())
+            return self._commit(order, prepared, (await self._kernel.names()).to_text())
         except (CompactionError, ModelError, SessionFileError) as error:
             return CompactionOutcome(reason, "failed", message=str(error), error=error)
         except Exception as error:  # noqa: BLE001 - summarisers and kernels are foreign code; a run must outlive them
@@ -193,14 +194,16 @@ class Compactor:
 
     def _background(self) -> Background:
         """The draft's keeper for settings, window and summariser in force; another one when any of them changed."""
-        wanted = (self._settings(), self._window(), self._writer.current())
+        wanted = (self._policy.settings.compaction, self._policy.context_window, self._writer.current())
         if self._ahead is None or self._ahead_for != wanted:
             self.cancel_ahead()
             self._ahead_for = wanted
-            self._ahead = Background(wanted[2], wanted[0], window=wanted[1], secrets=self._secrets)
+            self._ahead = Background(
+                wanted[2], wanted[0], window=wanted[1], secrets=self._secrets, planner=self._policy.planner
+            )
         return self._ahead
 
-    def _tell_progress(self, progress: Progress) -> None:
+    def _report_progress(self, progress: Progress) -> None:
         self._hub.emit(
             CompactionProgress(
                 part=progress.part,
@@ -216,7 +219,7 @@ class Compactor:
         noted = CompactionDetails(
             trigger=TRIGGERS[order.reason],
             phase=order.phase,
-            model=self._target().model,
+            model=self._policy.model_name,
             duration_ms=self._elapsed_ms(order),
             window_number=history.completed + 1,
             in_a_row=history.in_a_row + 1,
@@ -235,7 +238,10 @@ class Compactor:
             noted=noted,
         )
         self._conversation.append(entry)
-        self._conversation.sync()
+        try:
+            self._conversation.sync()
+        except SessionFileError as error:  # the record is in the log and holds; the next boundary tries again
+            self._report(str(error))
         if planned.warning is not None:
             self._report(planned.warning)
         result = CompactionResult(
@@ -248,7 +254,7 @@ class Compactor:
         )
         return CompactionOutcome(order.reason, "completed", result=result)
 
-    async def _tell_hooks(self, result: CompactionResult) -> None:
+    async def _run_after_hooks(self, result: CompactionResult) -> None:
         for text in await self._hooks.after(result, self._report):
             self._conversation.add_context(HOOK_CONTEXT, text)
 
@@ -286,13 +292,12 @@ class Compactor:
         }
 
     def _preparation(self, order: _Order, planned: Plan) -> CompactionPreparation:
-        target = self._target()
         return CompactionPreparation(
             reason=order.reason,
             trigger=TRIGGERS[order.reason],
-            session_id=target.session_id,
-            session_file=target.session_file,
-            model=target.model,
+            session_id=self._session_id,
+            session_file=self._session_file,
+            model=self._policy.model_name,
             instructions=order.instructions,
             tokens_before=planned.tokens_before,
             expected_tokens_after=planned.expected_tokens_after,

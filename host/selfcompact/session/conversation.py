@@ -1,7 +1,7 @@
 """The conversation: the log and the accounts that are kept of it, always in step.
 
 Everything that writes history goes through `append`, which does not await: a record is in the log and in the accounts
-(ledger, attempts, newest response), or in none of them, whatever is cancelled around it. So whoever asks at a boundary
+(ledger, attempts, newest response), or in none of them, whatever is cancelled around it. So what is asked at a boundary
 reads an account and never walks the history.
 """
 

@@ -66,19 +66,6 @@ def summary_message(entry: CompactionEntry) -> UserMessage:
     return _host_text(framed(entry.summary), iso_to_ms(entry.timestamp))
 
 
-def merge_adjacent_users(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """The history with neighbouring user messages joined, for providers that demand strict alternation."""
-    merged: list[Message] = []
-    for message in messages:
-        last = merged[-1] if merged else None
-        if isinstance(message, UserMessage) and isinstance(last, UserMessage):
-            synthetic = True if last.synthetic and message.synthetic else None
-            merged[-1] = replace(last, content=(*blocks(last), *blocks(message)), synthetic=synthetic)
-        else:
-            merged.append(message)
-    return tuple(merged)
-
-
 def validate_history(messages: Sequence[Message]) -> list[str]:
     """What is wrong with a history, one sentence each; an empty list when it may be sent.
 

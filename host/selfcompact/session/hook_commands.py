@@ -29,6 +29,8 @@ class HookFailed(Exception):
 class BeforeCommand:
     """A command as a hook before compactions."""
 
+    keeps_its_own_time = True
+
     def __init__(self, command: HookCommand) -> None:
         self._command = command
         self.__qualname__ = f"`{' '.join(command.argv)}`"
@@ -44,6 +46,8 @@ class BeforeCommand:
 
 class AfterCommand:
     """A command as a hook after compactions."""
+
+    keeps_its_own_time = True
 
     def __init__(self, command: HookCommand) -> None:
         self._command = command
@@ -78,5 +82,5 @@ async def _run(command: HookCommand, data: Mapping[str, Json]) -> tuple[int, Map
     except ValueError as error:
         raise HookFailed(f"answered something that is not JSON ({error})") from error
     if not isinstance(answer, dict):
-        raise HookFailed("answered JSON that is no object")
+        raise HookFailed("answered JSON that is not an object")
     return done.returncode, answer, complaint

@@ -6,6 +6,7 @@ is reported and passed over: it is never a reason to lose a run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -70,7 +71,7 @@ class Hooks:
     async def before(
         self, preparation: CompactionPreparation, report: Callable[[str], None]
     ) -> Veto | SuppliedSummary | None:
-        """What the hooks decide; None lets the compaction go on. `report` hears of hooks that failed."""
+        """What the hooks decide; None lets the compaction go on. hooks that failed are reported to `report`."""
         for hook in self.before_compact:
             answer = await self._call(partial(hook, preparation), hook, report)
             if isinstance(answer, Veto | SuppliedSummary):
@@ -91,8 +92,10 @@ class Hooks:
         return added
 
     async def _call(self, call: Callable[[], Awaitable[object]], hook: object, report: Callable[[str], None]) -> object:
+        # A command keeps its own limit, which the settings set, and tells when it was over it.
+        limit_s = math.inf if getattr(hook, "keeps_its_own_time", False) else self.timeout_s
         try:
-            with anyio.move_on_after(self.timeout_s) as scope:
+            with anyio.move_on_after(limit_s) as scope:
                 return await call()
         except Exception as error:  # noqa: BLE001 - a hook is foreign code; whatever it raises is reported
             report(f"{_name(hook)} failed: {type(error).__name__}: {error}")

@@ -24,7 +24,7 @@ class ManualCompaction:
     _waiting: int = 0
 
     def settle(self, outcome: CompactionOutcome | None) -> None:
-        """Wake whoever waits."""
+        """Wake the callers."""
         self.outcome = outcome
         self.settled.set()
 

@@ -7,11 +7,9 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
-import platformdirs
 
 from host_bridge.host.dispatcher import Dispatcher
 from selfcompact.compaction.style.loading import style_of
@@ -20,16 +18,22 @@ from selfcompact.entries import MessageEntry
 from selfcompact.events import WarningRaised
 from selfcompact.kernel import Kernel, open_kernel
 from selfcompact.log import SessionLog
+from selfcompact.log.search import Archive
 from selfcompact.models.protocol import Model
 from selfcompact.session.compactor import Compactor
 from selfcompact.session.conversation import Conversation
+from selfcompact.session.coordinator import Coordinator
 from selfcompact.session.hook_commands import AfterCommand, BeforeCommand
 from selfcompact.session.hooks import Hooks
 from selfcompact.session.kernel_state import opening_note
+from selfcompact.session.policy import SessionPolicy
+from selfcompact.session.requests import RequestSlot
 from selfcompact.session.session import Session, closing
+from selfcompact.session.skill_end import SkillEnd
+from selfcompact.session.state import SessionState
 from selfcompact.session.stream import EventHub
 from selfcompact.session.turn import IPYTHON, TurnRunner
-from selfcompact.session.unwrap import one_error_as_itself
+from selfcompact.session.unwrap import unwrap_group
 from selfcompact.session.writer import SummaryWriter, default_summariser
 from selfcompact.settings.compaction import CompactionSettings, settings_for_window
 from selfcompact.settings.load import LoadedSettings, load_settings
@@ -38,29 +42,14 @@ from selfcompact.settings.watch import SettingsWatch
 from selfcompact.skills import system_prompt
 from selfcompact.text.secrets import secret_values
 from selfcompact.text.tokens import ScriptAwareEstimator
-from selfcompact.workspace import checked_workspace
+from selfcompact.workspace import checked_workspace, new_session_file
 
 SANDBOX = "selfcompact.sandbox"
 """The custom entry that records a session whose kernel ran without a sandbox."""
 
 
-def sessions_folder(workspace: Path | None = None) -> Path:
-    """Where sessions are kept: a folder under the user's data directory, in it one for each workspace."""
-    root = Path(platformdirs.user_data_dir("selfcompact")) / "sessions"
-    if workspace is None:
-        return root
-    resolved = workspace.resolve()
-    slug = "-".join(part for part in resolved.parts if part != resolved.anchor) or "root"
-    return root / slug[-100:]
-
-
-def new_session_file(workspace: Path) -> Path:
-    """The file of a new session of a workspace; names sort by time."""
-    return sessions_folder(workspace) / f"{datetime.now(UTC).strftime('%Y-%m-%dT%H-%M-%S-%f')}.jsonl"
-
-
 @dataclass(frozen=True)
-class Wishes:
+class SessionConfig:
     """How a session should be, as its opener said it; the arguments of `open_session`. Without a `summariser` the
     model and the settings decide."""
 
@@ -107,7 +96,7 @@ async def open_session(
     folder = checked_workspace(Path(workspace))
     loaded = load_settings(folder) if settings is None else settings
     fitting = _fitting(loaded.settings if isinstance(loaded, LoadedSettings) else loaded, model)
-    wishes = Wishes(
+    config = SessionConfig(
         model=model,
         workspace=folder,
         settings=fitting,
@@ -119,81 +108,68 @@ async def open_session(
     default_summariser(model, fitting)  # a summariser that cannot be used is told before anything opens
     path = Path(session_file) if session_file is not None else new_session_file(folder)
     dispatcher = Dispatcher()
-    with one_error_as_itself(), SessionLog.open(path.absolute(), cwd=folder, fsync=fitting.log.fsync) as log:
+    with unwrap_group(), SessionLog.open(path.absolute(), cwd=folder, fsync=fitting.log.fsync) as log:
         async with (
             model if isinstance(model, AbstractAsyncContextManager) else nullcontext(),
             open_kernel(fitting.kernel, fitting.sandbox, workspace=folder, dispatcher=dispatcher) as kernel,
-            assembled(wishes, log, kernel, dispatcher) as session,
+            assembled(config, log, kernel, dispatcher) as session,
         ):
             yield session
 
 
 @asynccontextmanager
-async def assembled(wishes: Wishes, log: SessionLog, kernel: Kernel, dispatcher: Dispatcher) -> AsyncIterator[Session]:
+async def assembled(
+    config: SessionConfig, log: SessionLog, kernel: Kernel, dispatcher: Dispatcher
+) -> AsyncIterator[Session]:
     """Put a session together from what is open already, and close it at the end.
 
     Tasks of the session live in a task group of this block, so they end with it.
     """
-    hub, model = EventHub(), wishes.model
-    conversation = Conversation(log, overhead_tokens=_overhead_tokens(wishes.system))
+    hub, slot, state, model = EventHub(), RequestSlot(), SessionState(), config.model
+    conversation = Conversation(log, overhead_tokens=_overhead_tokens(config.system))
     conversation.change_model(model.provider, model.model_id)
-    session = Session(
-        conversation=conversation,
-        turns=TurnRunner(
-            conversation,
-            model,
-            kernel,
-            system=wishes.system,
-            hub=hub,
-            cache_key=log.header.id,
-            retry=wishes.settings.retry,
-        ),
-        dispatcher=dispatcher,
+    turns = TurnRunner(
+        conversation,
+        model,
+        kernel,
+        system=config.system,
         hub=hub,
-        settings=wishes.settings,
-        header=log.header,
-        session_file=log.path,
-        workspace=wishes.workspace,
-        kernel=kernel,
-        watch=wishes.watch,
+        cache_key=log.header.id,
+        retry=config.settings.retry,
     )
-
-    if any(isinstance(entry, MessageEntry) for entry in log.entries):
-        session.tell_first(await opening_note(kernel, log.path, wishes.settings.kernel_state))
+    policy = SessionPolicy(conversation, turns, hub, slot, settings=config.settings, watch=config.watch)
+    writer = SummaryWriter(config.summariser, policy=policy, cache_key=log.header.id)
+    writer.current()  # there is always one that is known to work
+    has_past = any(isinstance(entry, MessageEntry) for entry in log.entries)
+    first_note = await opening_note(kernel, log.path, config.settings.kernel_state) if has_past else None
     if kernel.sandbox.warning:
         conversation.note(SANDBOX, {"kind": kernel.sandbox.kind})
         hub.keep(WarningRaised(message=kernel.sandbox.warning))
     for sentence in log.damage:
         hub.keep(WarningRaised(message=sentence))
-
-    async def manifest() -> str:
-        return (await kernel.names()).to_text()
-
-    def warn(sentence: str) -> None:
-        hub.emit(WarningRaised(message=sentence))
-
-    writer = SummaryWriter(
-        wishes.summariser,
-        model=lambda: session.model,
-        settings=lambda: session.settings,
-        cache_key=log.header.id,
-        report=warn,
-    )
-    writer.current()  # there is always one that is known to work
     async with anyio.create_task_group() as tasks:
-        session.attach(
-            Compactor(
-                conversation,
-                settings=lambda: session.settings.compaction,
-                window=lambda: session.context_window,
-                target=session.target,
-                writer=writer,
-                hub=hub,
-                manifest=manifest,
-                hooks=wishes.hooks,
-                tasks=tasks,
-                secrets=secret_values(os.environ),
-            )
+        compactor = Compactor(
+            conversation,
+            policy=policy,
+            writer=writer,
+            kernel=kernel,
+            log=log,
+            hub=hub,
+            hooks=config.hooks,
+            tasks=tasks,
+            secrets=secret_values(os.environ),
+        )
+        skill = SkillEnd(dispatcher, hub, slot, Archive(log.path))
+        session = Session(
+            conversation=conversation,
+            turns=turns,
+            coordinator=Coordinator(policy=policy, compactor=compactor, slot=slot, skill=skill, state=state),
+            hub=hub,
+            state=state,
+            log=log,
+            workspace=config.workspace,
+            kernel=kernel,
+            first_note=first_note,
         )
         async with closing(session):
             yield session

@@ -5,10 +5,9 @@ Everything here answers from values; nothing awaits. The session asks at each bo
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from selfcompact.compaction.planning.budget import exceeds, threshold_tokens
 from selfcompact.compaction.planning.plan import Plan, Skip
+from selfcompact.compaction.planning.planner import Planner
 from selfcompact.errors import ContextOverflow, SettingsError
 from selfcompact.events import AutoCompactionDisarmed, ModelChanged, WarningRaised
 from selfcompact.models.protocol import Model
@@ -28,7 +27,7 @@ NEAR_SHARE = 0.9
 
 
 class SessionPolicy:
-    """Owns the settings in force and the model that is to answer next. `plan` is the compactor's dry run."""
+    """Owns the settings in force, the model that is to answer next, and the newest plan."""
 
     def __init__(
         self,
@@ -44,7 +43,17 @@ class SessionPolicy:
         self.settings, self._watch = settings, watch
         self.next_model: Model | None = None
         self._told_disarmed = False
-        self.plan: Callable[[str | None], Plan | Skip] = lambda _: Skip("the session is not open yet")
+        self.planner = Planner()
+
+    @property
+    def model(self) -> Model:
+        """The model that answers the turns."""
+        return self._turns.model
+
+    @property
+    def model_name(self) -> str:
+        """The same as `provider:name`."""
+        return f"{self.model.provider}:{self.model.model_id}"
 
     @property
     def context_window(self) -> int | None:
@@ -69,6 +78,11 @@ class SessionPolicy:
             cached_tokens=usage.cache_read if usage is not None else None,
         )
 
+    def plan(self, instructions: str | None = None) -> Plan | Skip:
+        """What a compaction would do now. Asking costs the same however old the session is."""
+        settings, window = self.settings.compaction, self.context_window
+        return self.planner.plan(self._conversation.ledger, settings, window, instructions=instructions)
+
     def refusal(self, instructions: str | None) -> str | None:
         """Why a cell's request would not be accepted now; None when it would."""
         planned = self.plan(instructions)
@@ -88,7 +102,7 @@ class SessionPolicy:
         settings, ledger = self.settings.compaction, self._conversation.ledger
         too_large = exceeds(settings, self._window_ahead(), ledger.estimated_tokens, ledger.media_bytes)
         attempts = self._conversation.attempts.history()
-        self._tell_disarmed(attempts)
+        self._report_disarmed(attempts)
         return boundary(
             BoundaryFacts(
                 pending=self._slot.pending,
@@ -96,7 +110,7 @@ class SessionPolicy:
                 overflow=str(overflow) if overflow else None,
                 estimated_tokens=ledger.estimated_tokens,
                 # When nothing can be summarised, firing would only make noise at every boundary.
-                over_threshold=too_large and not isinstance(self.plan(None), Skip),
+                over_threshold=too_large and not isinstance(self.plan(), Skip),
                 enabled=settings.enabled,
                 attempts=attempts,
                 max_in_a_row=settings.max_attempts_in_a_row,
@@ -156,7 +170,7 @@ class SessionPolicy:
         ahead = self.next_model.context_window if self.next_model else None
         return self.settings.context_window or ahead or self._turns.model.context_window
 
-    def _tell_disarmed(self, attempts: AttemptHistory) -> None:
+    def _report_disarmed(self, attempts: AttemptHistory) -> None:
         if attempts.disarmed_until is None:
             self._told_disarmed = False
         elif not self._told_disarmed:

@@ -11,11 +11,6 @@ from typing import Annotated, NotRequired, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
-STATUS = "compact.status"
-RUN = "compact.run"
-RECALL = "compact.recall"
-ENTRY = "compact.entry"
-
 MAX_INSTRUCTION_CHARS = 16_000
 """About 4,000 tokens: enough for any wish, too little to fill the summariser's window."""
 
@@ -66,9 +61,8 @@ class RunReply(TypedDict):
 
 @dataclass(frozen=True)
 class PendingRequest:
-    """A compaction that was asked for and has not run. `turn` is the turn it was asked in."""
+    """A compaction that was asked for and has not run."""
 
-    turn: int
     instructions: str | None = None
 
 

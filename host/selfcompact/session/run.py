@@ -17,6 +17,7 @@ from selfcompact.errors import (
     ModelError,
     SelfcompactError,
     SessionFileError,
+    described,
 )
 from selfcompact.events import AgentEnd, AgentStart, RunStatus, TurnEnd, TurnStart
 from selfcompact.messages import Message, ToolResultMessage, UserMessage, text_of
@@ -24,6 +25,7 @@ from selfcompact.session.boundary import Compact, Decision, Stop
 from selfcompact.session.compactor import CompactionOutcome
 from selfcompact.session.conversation import Conversation
 from selfcompact.session.inbox import Inbox
+from selfcompact.session.kernel_state import NOTE
 from selfcompact.session.skill_end import SkillEnd
 from selfcompact.session.state import SessionState
 from selfcompact.session.status import ContextStatus
@@ -57,6 +59,8 @@ class RunResult:
 class RunHost(Protocol):
     """What a run asks of its session at a boundary."""
 
+    skill: SkillEnd
+
     def decide(self, overflow: ContextOverflow | None, *, wants_more: bool) -> Decision:
         """What to do now."""
 
@@ -80,18 +84,21 @@ class Run:
     hub: EventHub
     state: SessionState
     inbox: Inbox
-    skill: SkillEnd
     turn: int = 0
+    has_begun: bool = False
     text: str = ""
     messages: list[Message] = field(default_factory=list)
     compactions: list[CompactionOutcome] = field(default_factory=list)
 
-    async def drive(self, message: UserMessage) -> RunResult:
-        """Work until the run ends; a cancellation passes through."""
+    async def drive(self, message: UserMessage, *, note: str | None = None) -> RunResult:
+        """Work until the run ends; a cancellation passes through. `note` is what the host tells the model first."""
         self.hub.emit(AgentStart())
         overflow: ContextOverflow | None = None
         wants_more = True
         try:
+            if note is not None:
+                self.conversation.add_context(NOTE, note)
+            self.has_begun = True
             self._deliver(message)
             while True:
                 stop = await self._at_boundary(overflow, wants_more)
@@ -106,21 +113,29 @@ class Run:
         except (ModelError, SessionFileError, InvalidHistory) as error:
             return self._ended(Stop(str(error)), error)
 
+    def broken_by(self, error: Exception) -> RunResult:
+        """The result of a run that an exception of somebody else's ended, which its caller gets."""
+        return self._result("failed", None, described(error))
+
     def finish(self, result: RunResult | None) -> RunResult:
         """Tell that the run is over; None is a run that was aborted."""
         if result is None:
             result = self._result("aborted", None)
         if result.status != "done":
-            self.skill.drop(f"the run {'was aborted' if result.status == 'aborted' else 'failed'}")
+            self.host.skill.drop(f"the run {'was aborted' if result.status == 'aborted' else 'failed'}")
+        try:
+            self.conversation.sync()
+        except SessionFileError as error:
+            if result.status == "done":
+                result = self._result("failed", error, str(error))
         self.hub.emit(AgentEnd(status=result.status, messages=result.messages, reason=result.reason))
-        self.conversation.sync()
         return result
 
     async def _turn(self) -> bool:
         """One turn; whether the model wants another one."""
         self.turn += 1
         self.hub.emit(TurnStart(turn=self.turn))
-        self.skill.turn = self.turn
+        self.host.skill.turn = self.turn
         results: tuple[ToolResultMessage, ...] = ()
         try:
             response = await self.turns.respond()
@@ -129,11 +144,11 @@ class Run:
             results = await self.turns.run_calls(response)
             self.messages.extend(results)
         finally:
-            self.skill.turn = None
-            self._tell_turn_end(results)
+            self.host.skill.turn = None
+            self._report_turn_end(results)
         return bool(results)
 
-    def _tell_turn_end(self, results: Sequence[ToolResultMessage]) -> None:
+    def _report_turn_end(self, results: Sequence[ToolResultMessage]) -> None:
         message = self.conversation.newest_response
         if message is None:
             return

@@ -15,34 +15,25 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from host_bridge.host.server import Dispatcher
-from selfcompact.entries import SessionHeader
-from selfcompact.errors import ContextOverflow
-from selfcompact.events import CompactionReason
 from selfcompact.kernel import Kernel
-from selfcompact.log import read_live
+from selfcompact.log import SessionLog, read_live
 from selfcompact.log.fork import fork_session
 from selfcompact.log.search import Archive, Hit
 from selfcompact.log.tree import SessionTree, read_tree
 from selfcompact.messages import Message, user
 from selfcompact.models.protocol import Model
-from selfcompact.session.boundary import Compact, Decision
 from selfcompact.session.branches import REWIND, left_behind
-from selfcompact.session.compactor import CompactionOutcome, CompactionTarget, Compactor, Phase
+from selfcompact.session.compactor import CompactionOutcome
 from selfcompact.session.conversation import Conversation
+from selfcompact.session.coordinator import Coordinator
 from selfcompact.session.inbox import Inbox
-from selfcompact.session.kernel_state import NOTE, save_state
-from selfcompact.session.manual import ManualCompaction
-from selfcompact.session.policy import SessionPolicy
-from selfcompact.session.requests import PendingRequest, RequestSlot
+from selfcompact.session.kernel_state import save_state
 from selfcompact.session.run import Run, RunResult
-from selfcompact.session.skill_end import SkillEnd
 from selfcompact.session.state import SessionState, State
 from selfcompact.session.status import ContextStatus
 from selfcompact.session.stream import EventHub, EventStream
 from selfcompact.session.turn import TurnRunner
 from selfcompact.settings.schema import Settings
-from selfcompact.settings.watch import SettingsWatch
 
 
 class Session:
@@ -57,44 +48,20 @@ class Session:
         *,
         conversation: Conversation,
         turns: TurnRunner,
-        dispatcher: Dispatcher,
+        coordinator: Coordinator,
         hub: EventHub,
-        settings: Settings,
-        header: SessionHeader,
-        session_file: Path,
+        state: SessionState,
+        log: SessionLog,
         workspace: Path,
         kernel: Kernel,
-        watch: SettingsWatch,
+        first_note: str | None,
     ) -> None:
-        self._conversation, self._turns, self._hub = conversation, turns, hub
-        self.header, self.session_file, self.workspace, self.kernel = header, session_file, workspace, kernel
-        self._state, self._slot, self._inbox = SessionState(), RequestSlot(), Inbox()
-        self._policy = SessionPolicy(conversation, turns, hub, self._slot, settings=settings, watch=watch)
-        self._skill = SkillEnd(
-            dispatcher,
-            hub,
-            self._slot,
-            status=self.status,
-            refusal=self._policy.refusal,
-            pending_changed=self._write_ahead,
-            archive=Archive(session_file),
-        )
+        self.header, self.session_file, self.workspace, self.kernel = log.header, log.path, workspace, kernel
+        self._conversation, self._turns, self._hub, self._state = conversation, turns, hub, state
+        self._coordinator, self._inbox, self._first_note = coordinator, Inbox(), first_note
         self._scope: anyio.CancelScope | None = None
         self._running = False
-        self._manual: ManualCompaction | None = None
-        self._first_note: str | None = None
         self._has_run = False
-        self._compactor: Compactor
-
-    def attach(self, compactor: Compactor) -> None:
-        """The other half of construction: the compactor reads settings and window from the session it serves."""
-        self._compactor = compactor
-        self._policy.plan = compactor.plan
-        self._skill.switch(self.settings.compaction.agent_callable)
-
-    def tell_first(self, note: str) -> None:
-        """Have the model told something before the first prompt of this opening."""
-        self._first_note = note
 
     # What a program sees
 
@@ -111,17 +78,17 @@ class Session:
     @property
     def settings(self) -> Settings:
         """The settings in force."""
-        return self._policy.settings
+        return self._coordinator.policy.settings
 
     @property
     def context_window(self) -> int | None:
         """Tokens the next request may have, output included; None when neither settings nor model know."""
-        return self._policy.context_window
+        return self._coordinator.policy.context_window
 
     @property
     def agent_callable(self) -> bool:
         """Whether cells may call `compact.status()` and `compact.run()` now."""
-        return self._skill.enabled
+        return self._coordinator.skill.enabled
 
     @property
     def history(self) -> tuple[Message, ...]:
@@ -134,7 +101,7 @@ class Session:
 
     def status(self) -> ContextStatus:
         """How full the context is; costs the same however old the session is."""
-        return self._policy.status()
+        return self._coordinator.status()
 
     # What a program may do
 
@@ -148,25 +115,30 @@ class Session:
             SessionBusy: a run is going on; use `steer` or `follow_up` to give it input.
             SessionClosed: the session was closed.
         """
-        while self._manual is not None and not self._running:
-            await self._manual.settled.wait()
+        coordinator = self._coordinator
+        while coordinator.manual is not None and not self._running:
+            await coordinator.manual.settled.wait()
         self._state.claim("running")
-        run = Run(self, self._conversation, self._turns, self._hub, self._state, self._inbox, self._skill)
+        run = Run(coordinator, self._conversation, self._turns, self._hub, self._state, self._inbox)
         result: RunResult | None = None
         self._running = self._has_run = True
-        note, self._first_note = self._first_note, None
-        if note is not None:
-            self._conversation.add_context(NOTE, note)
         try:
             with anyio.CancelScope() as self._scope:
-                result = await run.drive(user(text))
+                result = await run.drive(user(text), note=self._first_note)
+        except Exception as error:
+            result = run.broken_by(error)
+            raise
         finally:
             self._running, self._scope = False, None
-            result = run.finish(result)
-            if result.status != "done":
-                self._compactor.cancel_ahead()
-            self._settle_manual(None)
-            self._state.settle()
+            if run.has_begun:
+                self._first_note = None
+            try:
+                result = run.finish(result)
+                if result.status != "done":
+                    coordinator.give_up_ahead()
+            finally:
+                coordinator.settle_manual(None)
+                self._state.settle()
         return result
 
     def steer(self, text: str) -> None:
@@ -205,30 +177,25 @@ class Session:
         self._state.check_open()
         if now and self._running:
             await self.abort()
-        while self._running or self._manual is not None:
-            manual = self._manual = self._manual or ManualCompaction(instructions)
-            outcome = await manual.wait()
+        coordinator = self._coordinator
+        while self._running or coordinator.manual is not None:
+            outcome = await coordinator.wait_in_line(instructions).wait()
             if outcome is not None:
                 return outcome
         self._state.claim("compacting")
-        self._manual = ManualCompaction(instructions)
-        went_away = True
+        self._scope = anyio.CancelScope()
         try:
-            with anyio.CancelScope() as self._scope:
-                await self._compact("manual", instructions, "standalone")
-            went_away = False
+            return await coordinator.compact_now(instructions, self._scope)
         finally:
-            self._scope, newest = None, self._compactor.newest
-            self._settle_manual(None if went_away and not newest.completed else newest)
+            self._scope = None
             self._state.settle()
-        return newest
 
     def set_agent_callable(self, enabled: bool) -> None:
         """Switch whether cells may call the compact skill, also while a run is going on.
 
         Switching it off drops a pending request and says so in an event.
         """
-        self._skill.switch(enabled)
+        self._coordinator.skill.switch(enabled)
 
     def set_model(self, model: Model) -> None:
         """Let another model answer, from the next request on.
@@ -240,7 +207,7 @@ class Session:
             SessionClosed: the session was closed.
         """
         self._state.check_open()
-        self._policy.next_model = model
+        self._coordinator.let_answer(model)
 
     # The archive: the whole file, on demand
 
@@ -272,7 +239,7 @@ class Session:
             with anyio.CancelScope() as self._scope:
                 left = self._conversation.leaf_id
                 live = await anyio.to_thread.run_sync(partial(read_live, self.session_file, leaf_id=entry_id))
-                told = await self._tell_branch(left, entry_id) if summarise and left is not None else None
+                told = await self._summary_of_branch(left, entry_id) if summarise and left is not None else None
                 self._conversation.go_back(live)
                 if told is not None and left is not None:
                     self._conversation.summarise_branch(left, told)
@@ -283,15 +250,15 @@ class Session:
             self._scope = None
             self._state.settle()
 
-    async def _tell_branch(self, left: str, entry_id: str) -> str | None:
+    async def _summary_of_branch(self, left: str, entry_id: str) -> str | None:
         entries = await anyio.to_thread.run_sync(left_behind, self.session_file, left, entry_id)
-        return await self._compactor.tell_branch(entries)
+        return await self._coordinator.summarise_branch(entries)
 
     async def fork(self, target: Path | str, entry_id: str | None = None) -> Path:
         """Copy the branch that ends at an entry (the newest when none is named) into a new session file.
 
         Raises:
-            SessionFileError: there is no such entry, or the file is there already.
+            SessionFileError: there is no such entry, or the file already exists.
         """
         leaf = entry_id or self._conversation.leaf_id or ""
         return await anyio.to_thread.run_sync(fork_session, self.session_file, Path(target), leaf)
@@ -314,74 +281,12 @@ class Session:
         if not self._state.close():
             return
         await self.abort()
-        self._compactor.cancel_ahead()
+        self._coordinator.give_up_ahead()
         if self._has_run and self.settings.kernel_state.keep:
             problem = await save_state(self.kernel, self.session_file, self.settings.kernel_state)
             if problem is not None:
-                self._policy.warn(problem)
+                self._coordinator.policy.warn(problem)
         self._hub.close()
-
-    # What a run asks (RunHost)
-
-    def decide(self, overflow: ContextOverflow | None, *, wants_more: bool) -> Decision:
-        """What to do at this boundary, by the settings as they are now."""
-        agent_callable = self._policy.notice_settings()
-        if agent_callable is not None:
-            self._skill.switch(agent_callable)
-        if self._manual is not None and self._manual.is_unwanted:
-            self._manual = None
-        manual = PendingRequest(0, self._manual.instructions) if self._manual else None
-        return self._policy.decide(overflow, wants_more=wants_more, manual=manual)
-
-    async def compact_at_boundary(self, decision: Compact, *, first: bool) -> CompactionOutcome:
-        """Carry out a boundary's decision."""
-        phase: Phase = "pre-turn" if first else "mid-turn"
-        if decision.reason in ("requested", "overflow"):
-            self._slot.clear()
-        manual = self._manual if decision.reason == "manual" else None
-        try:
-            with self._state.within("compacting"), anyio.CancelScope() as scope:
-                if manual is not None:
-                    manual.scope = scope
-                await self._compact(decision.reason, decision.instructions, phase, will_retry=decision.retry)
-        finally:
-            if manual is not None:
-                self._settle_manual(self._compactor.newest)
-        return self._compactor.newest
-
-    async def _compact(
-        self, reason: CompactionReason, instructions: str | None, phase: Phase, *, will_retry: bool = False
-    ) -> None:
-        """Run one compaction; how it ended is the compactor's `newest`, also when this is cancelled."""
-        try:
-            await self._compactor.run(reason, instructions, phase=phase, will_retry=will_retry)
-        finally:
-            if self._compactor.newest.completed:
-                self._slot.clear()
-
-    async def prepare_request(self) -> None:
-        """Put a model change that was asked for into effect; begin a summary that will be needed soon."""
-        self._policy.take_next_model()
-        if self._policy.threshold_is_near():
-            self._compactor.begin_ahead(None)
-
-    def target(self) -> CompactionTarget:
-        """Whose context is compacted."""
-        model = f"{self.model.provider}:{self.model.model_id}"
-        return CompactionTarget(self.header.id, str(self.session_file), model)
-
-    def _write_ahead(self, pending: PendingRequest | None) -> None:
-        """Begin the summary of a request that was accepted, or give up that of one that was dropped."""
-        if pending is not None:
-            self._compactor.begin_ahead(pending.instructions)
-        else:
-            self._compactor.cancel_ahead()
-
-    def _settle_manual(self, outcome: CompactionOutcome | None) -> None:
-        """Wake whoever waits for a manual compaction; without an outcome they try again themselves."""
-        manual, self._manual = self._manual, None
-        if manual is not None:
-            manual.settle(outcome)
 
 
 @asynccontextmanager

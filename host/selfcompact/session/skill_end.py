@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
+from typing import Protocol
 
 import anyio.to_thread
 
 from host_bridge.host.server import Dispatcher
+from host_bridge.wire.protocol import CompactType
 from selfcompact.codec import Json
 from selfcompact.events import AgentCallableChanged, CompactionScheduled, RequestDropped
 from selfcompact.log.search import Archive, searchable
 from selfcompact.log.tree import kind_of
 from selfcompact.session.requests import (
-    ENTRY,
-    RECALL,
-    RUN,
     SCHEDULED_NOTE,
-    STATUS,
     EntryPayload,
     PendingRequest,
     RecallPayload,
@@ -40,9 +38,21 @@ MAX_ENTRY_CHARS = 24_000
 """What a cell gets of one entry: some 6,000 tokens if it prints all of it, and well within a frame."""
 
 
+class SkillHost(Protocol):
+    """What the skill's end asks of its session."""
+
+    def status(self) -> ContextStatus:
+        """How full the context is."""
+
+    def refusal(self, instructions: str | None) -> str | None:
+        """Why a request would not be accepted now; None when it would."""
+
+    def pending_changed(self, pending: PendingRequest | None) -> None:
+        """Hear of a request that was accepted, or, with None, of one that was dropped."""
+
+
 class SkillEnd:
-    """Answers cells for one session. `status` and `refusal` are asked of the session at each call; `pending_changed`
-    hears of each request that is accepted (the request) or dropped (None).
+    """Answers cells for one session, which it asks at each call.
 
     Owns the registration of the handlers: those of `status` and `run` come and go with the operator's switch, those of
     `recall` and `entry` stay. `turn` is set by the run while a turn is active.
@@ -53,20 +63,19 @@ class SkillEnd:
         dispatcher: Dispatcher,
         hub: EventHub,
         slot: RequestSlot,
-        *,
-        status: Callable[[], ContextStatus],
-        refusal: Callable[[str | None], str | None],
-        pending_changed: Callable[[PendingRequest | None], None],
         archive: Archive,
     ) -> None:
-        self._dispatcher, self._hub, self._slot = dispatcher, hub, slot
-        self._status, self._refusal, self._pending_changed = status, refusal, pending_changed
-        self._archive = archive
+        self._dispatcher, self._hub, self._slot, self._archive = dispatcher, hub, slot, archive
+        self._host: SkillHost
         self._enabled = False
         self.turn: int | None = None
         # Reading what was said is not gated: summaries and cut messages name entries, and no pointer may lead nowhere.
-        dispatcher.register(RECALL, RecallPayload, self._on_recall, timeout_s=ARCHIVE_TIMEOUT_S)
-        dispatcher.register(ENTRY, EntryPayload, self._on_entry, timeout_s=ARCHIVE_TIMEOUT_S)
+        dispatcher.register(CompactType.RECALL, RecallPayload, self._on_recall, timeout_s=ARCHIVE_TIMEOUT_S)
+        dispatcher.register(CompactType.ENTRY, EntryPayload, self._on_entry, timeout_s=ARCHIVE_TIMEOUT_S)
+
+    def serve(self, host: SkillHost) -> None:
+        """Ask this session from now on; no cell runs before."""
+        self._host = host
 
     @property
     def enabled(self) -> bool:
@@ -79,10 +88,10 @@ class SkillEnd:
             return False
         self._enabled = enabled
         if enabled:
-            self._dispatcher.register(STATUS, StatusPayload, self._on_status, timeout_s=HANDLER_TIMEOUT_S)
-            self._dispatcher.register(RUN, RunPayload, self._on_run, timeout_s=HANDLER_TIMEOUT_S)
+            self._dispatcher.register(CompactType.STATUS, StatusPayload, self._on_status, timeout_s=HANDLER_TIMEOUT_S)
+            self._dispatcher.register(CompactType.RUN, RunPayload, self._on_run, timeout_s=HANDLER_TIMEOUT_S)
         else:
-            for request_type in (STATUS, RUN):
+            for request_type in (CompactType.STATUS, CompactType.RUN):
                 self._dispatcher.unregister(request_type)
             self.drop("the operator switched the compact skill off")
         self._hub.emit(AgentCallableChanged(enabled=enabled))
@@ -92,21 +101,21 @@ class SkillEnd:
         """Forget a pending request and say so."""
         dropped = self._slot.clear()
         if dropped is not None:
-            self._pending_changed(None)
+            self._host.pending_changed(None)
             self._hub.emit(RequestDropped(cause=cause, custom_instructions=dropped.instructions))
 
     async def _on_status(self, _payload: StatusPayload) -> Mapping[str, Json]:
-        return self._status().to_json()
+        return self._host.status().to_json()
 
     async def _on_run(self, payload: RunPayload) -> RunReply:
         if self.turn is None:
             return {"scheduled": False, "reason": "no active turn: a compaction can be asked for only while one runs"}
-        refusal = self._refusal(payload.instructions)
+        refusal = self._host.refusal(payload.instructions)
         if refusal is not None:
             return {"scheduled": False, "reason": refusal}
-        request = PendingRequest(self.turn, payload.instructions)
+        request = PendingRequest(payload.instructions)
         self._slot.put(request)
-        self._pending_changed(request)
+        self._host.pending_changed(request)
         self._hub.emit(CompactionScheduled(custom_instructions=payload.instructions))
         return {"scheduled": True, "note": SCHEDULED_NOTE}
 

@@ -18,6 +18,8 @@ import anyio
 from selfcompact.codec import Json
 from selfcompact.errors import InvalidHistory, KernelError, ModelError
 from selfcompact.events import (
+    CallStatus,
+    DeltaKind,
     KernelRestarted,
     MessageEnd,
     MessageStart,
@@ -159,7 +161,7 @@ class TurnRunner:
                     message = event.message
                 case TextDelta() | ThinkingDelta():
                     parts.append(event)
-                    kind = "text" if isinstance(event, TextDelta) else "thinking"
+                    kind: DeltaKind = "text" if isinstance(event, TextDelta) else "thinking"
                     self._hub.emit(MessageUpdate(kind=kind, delta=event.text))
         if message is None:
             raise ModelError("the model's stream ended without a response; try again")
@@ -239,7 +241,7 @@ class TurnRunner:
         return self._answer(call, cell_message(call, cell), cell.status, round(cell.duration_s * 1000))
 
     def _answer(
-        self, call: ToolCall, result: ToolResultMessage, status: str, duration_ms: int, *, began: bool = True
+        self, call: ToolCall, result: ToolResultMessage, status: CallStatus, duration_ms: int, *, began: bool = True
     ) -> ToolResultMessage:
         if not began:
             self._hub.emit(ToolExecutionStart(tool_call_id=call.id, tool_name=call.name, args=call.arguments))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def one_error_as_itself() -> Iterator[None]:
+def unwrap_group() -> Iterator[None]:
     """Let a group that holds a single error out as that error, with its cause; other groups pass as they are."""
     try:
         yield

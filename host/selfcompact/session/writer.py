@@ -7,15 +7,30 @@ key that is gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
-from selfcompact.compaction.summary.channels import chosen_summariser
+from selfcompact.compaction.summary.choice import chosen_summariser
 from selfcompact.compaction.summary.summarisers import OfflineSummariser, Summariser
 from selfcompact.errors import UsageError
 from selfcompact.models.protocol import Model
 from selfcompact.models.registry import configured_model
 from selfcompact.models.scripted import ScriptedModel
 from selfcompact.settings.schema import Settings
+
+
+class InForce(Protocol):
+    """What a writer asks of its session."""
+
+    @property
+    def model(self) -> Model:
+        """The model that answers the turns."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+
+    def warn(self, sentence: str) -> None:
+        """Tell an operator something."""
 
 
 class SummaryWriter:
@@ -29,13 +44,10 @@ class SummaryWriter:
         self,
         given: Summariser | None,
         *,
-        model: Callable[[], Model],
-        settings: Callable[[], Settings],
+        policy: InForce,
         cache_key: str,
-        report: Callable[[str], None],
     ) -> None:
-        self._given, self._model, self._settings = given, model, settings
-        self._cache_key, self._report = cache_key, report
+        self._given, self._policy, self._cache_key = given, policy, cache_key
         self._chosen: Summariser | None = None
         self._chosen_for: tuple[object, ...] | None = None
 
@@ -43,7 +55,7 @@ class SummaryWriter:
         """Who writes the next summary."""
         if self._given is not None:
             return self._given
-        model, settings = self._model(), self._settings()
+        model, settings = self._policy.model, self._policy.settings
         compaction = settings.compaction
         asked = (
             model,
@@ -63,7 +75,7 @@ class SummaryWriter:
         except UsageError as error:
             if self._chosen is None:
                 raise
-            self._report(f"{error}; summaries are written by {self._chosen.name} as before")
+            self._policy.warn(f"{error}; summaries are written by {self._chosen.name} as before")
             return self._chosen
 
 

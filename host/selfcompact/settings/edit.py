@@ -33,7 +33,7 @@ def edit_settings(path: Path, key: Sequence[str], edit: Edit, check: Callable[[M
         spelled = _spelling(holder, name)
         child = holder.setdefault(spelled, {})
         if not isinstance(child, dict):
-            raise SettingsError(str(path), "is no object in this file; mend it first", key=spelled)
+            raise SettingsError(str(path), "is not an object in this file; mend it first", key=spelled)
         holder = child
     edit(holder, _spelling(holder, last))
     check(data, str(path))
@@ -83,7 +83,7 @@ def _spelling(holder: Mapping[str, Any], name: str) -> str:
 
 
 def _camel(name: str) -> str:
-    """A field's name in camelCase; the name of a model, which is no identifier, as it is."""
+    """A field's name in camelCase; the name of a model, which is not an identifier, as it is."""
     return to_camel(name) if name.isidentifier() else name
 
 

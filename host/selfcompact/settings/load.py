@@ -73,7 +73,7 @@ def load_settings(
     """Read and merge all sources. `overrides` are `key=value` texts, later ones win.
 
     Raises:
-        WorkspaceError: the workspace does not exist or is no directory.
+        WorkspaceError: the workspace does not exist or is not a directory.
         SettingsError: a file cannot be read, a key is not known, or a value is not allowed; it names the source.
     """
     workspace = checked_workspace(workspace)

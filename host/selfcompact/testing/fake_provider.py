@@ -16,11 +16,15 @@ from typing import Any, Self
 
 import anyio
 import anyio.abc
-import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+
+try:
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+    from starlette.routing import Route
+except ImportError as error:
+    raise ImportError("the fake provider needs a web server; run: pip install 'selfcompact[testing]'") from error
 
 from selfcompact.testing.replies import Answer, Fault, Reply
 from selfcompact.testing.wire_anthropic import compaction_message, message_events
@@ -57,7 +61,7 @@ class FakeProvider:
     """Answers with `answers` in order; requests without tools with `summaries`.
 
     ```python
-    async with FakeProvider([cell("1 + 1"), Reply("two")]) as server:
+    async with FakeProvider([cell_reply("1 + 1"), Reply("two")]) as server:
         model = make_model("openai-chat:fake", base_url=server.openai_url)
     ```
     """

@@ -61,7 +61,7 @@ class Fault:
 Answer = Reply | Fault
 
 
-def cell(code: str, *, say: str = "", usage: tuple[int, int] | None = (100, 10)) -> Reply:
+def cell_reply(code: str, *, say: str = "", usage: tuple[int, int] | None = (100, 10)) -> Reply:
     """A reply that runs a cell."""
     return Reply(text=say, calls=(Call("ipython", {"code": code}),), usage=usage)
 

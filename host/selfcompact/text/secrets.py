@@ -23,6 +23,9 @@ MIN_ENTROPY_BITS = 3.0
 KEY_VARIABLE = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?$", re.IGNORECASE)
 """Names of environment variables whose values are secrets."""
 
+SECRET_WORD = re.compile(r"key|token|secret|passw|credential|auth|cookie|session|private", re.IGNORECASE)
+"""Words in the name of a variable that no kernel is given."""
+
 _PREFIXED = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"sk-[A-Za-z0-9_-]{16,}|(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{16,}"
@@ -67,6 +70,13 @@ def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(
         value for name, value in environment.items() if KEY_VARIABLE.search(name) and len(value) >= MIN_SECRET_CHARS
     )
+
+
+def looks_secret(name: str, value: str) -> bool:
+    """Whether a variable's name or value is of the kind that keys have. Errs on the side of secret: it decides what a
+    kernel may have of the host's environment, not what is cut out of a text."""
+    shapes = (_PREFIXED, _PRIVATE_KEY, _IN_URL)
+    return bool(SECRET_WORD.search(name) or any(shape.search(value) for shape in shapes))
 
 
 def entropy_bits(text: str) -> float:

@@ -1,6 +1,6 @@
 """Every number of tokens that a compaction decides by, each as a function of the settings and the window.
 
-The formulas are those of DESIGN.md 4. All figures are tokens. `window` is None where nobody knows it.
+All figures are tokens. `window` is None where nobody knows it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,6 @@ KEEP_SHARE = 0.5
 
 PREFIX_SHARE = 0.5
 """Share of the reserve that the summary of a split turn's beginning may fill."""
-
-SHORT_SHARE, MAX_SHORT_TOKENS = 0.2, 512
-"""Share of the reserve for the short summary, and its limit."""
 
 INPUT_SHARE = 0.8
 """Share of the summariser's window that one request plans with; the rest is room for a wrong estimate."""
@@ -105,11 +102,6 @@ def summary_tokens(reserve_tokens: int, window: int | None = None, model_limit: 
 def prefix_tokens(reserve_tokens: int, window: int | None = None, model_limit: int | None = None) -> int:
     """The most tokens of the summary of a split turn's beginning: half of the reserve, and a summary's limits."""
     return max(1, min(int(PREFIX_SHARE * reserve_tokens), summary_tokens(reserve_tokens, window, model_limit)))
-
-
-def short_summary_tokens(reserve_tokens: int) -> int:
-    """The most tokens of the short summary: a fifth of the reserve, 512 at most."""
-    return max(1, min(MAX_SHORT_TOKENS, int(SHORT_SHARE * reserve_tokens)))
 
 
 def input_floor_tokens(window: int) -> int:

@@ -63,7 +63,7 @@ def files_of(messages: Iterable[Message]) -> FileOps:
 
 
 def clean_path(path: str) -> str:
-    """A path without its line range; empty when it is no path."""
+    """A path without its line range; empty when it is not a path."""
     path = path.strip().strip("\"'`")
     path = re.sub(r"(?::\d+(?:[-:,]\d*)*|#L\d+(?:-L?\d+)?)$", "", path)
     if not path or "\n" in path or len(path) > 1_024 or re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://", path):

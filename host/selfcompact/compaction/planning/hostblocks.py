@@ -64,8 +64,3 @@ def _next(stored: str, position: int) -> re.Match[str] | None:
     while stored.startswith("\n", position):
         position += 1
     return _OPEN.match(stored, position)
-
-
-def block_text(stored: str, name: str) -> str | None:
-    """The text of one block of a stored summary, or None when it has none of that name."""
-    return next((block.text for block in split(stored)[1] if block.name == name), None)

@@ -52,6 +52,8 @@ class Ledger:
         """
         self.overhead_tokens = overhead_tokens
         self.path = LivePath(estimator)
+        self.version = 0
+        """Counts the appends: while it is the same, so is everything that can be read here."""
         self._calibrate = calibrate
         self._ratios: dict[str, float] = {}
         self._model = ""
@@ -99,6 +101,7 @@ class Ledger:
 
         A compaction moves the start of the live path to its first kept entry, and makes every earlier report void.
         """
+        self.version += 1
         if isinstance(entry, CompactionEntry):
             self._begin_anew(entry)
         elif isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage):

@@ -35,7 +35,7 @@ ACCURACY_WARNING = (
 
 @dataclass(frozen=True)
 class Skip:
-    """There is nothing to do, and why, in words for whoever asked."""
+    """There is nothing to do, and why, in words for the caller."""
 
     reason: str
 

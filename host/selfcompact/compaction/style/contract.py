@@ -18,7 +18,7 @@ TURN_SECTION = "Current Turn"
 
 
 MAX_HEADING_CHARS = 200
-"""A longer line is no heading."""
+"""A longer line is not a heading."""
 
 
 @dataclass(frozen=True)

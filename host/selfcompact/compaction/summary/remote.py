@@ -17,16 +17,13 @@ from selfcompact.codec import Json
 from selfcompact.compaction.summary.request import SummaryRequest
 from selfcompact.compaction.summary.summarisers import IDLE_S, SummaryReply
 from selfcompact.errors import (
-    AuthenticationFailed,
-    ContextOverflow,
     ModelError,
     ModelTimeout,
-    PermissionDenied,
     ProviderUnavailable,
-    RateLimited,
     SettingsError,
 )
 from selfcompact.messages import Usage
+from selfcompact.models.failures import error_for
 
 CONNECT_S = 10.0
 """Seconds for the connection itself; the answer has `idle_s`."""
@@ -117,13 +114,6 @@ def _reply(response: httpx2.Response) -> SummaryReply:
 
 
 def _failure(response: httpx2.Response) -> ModelError:
-    status, text = response.status_code, response.text[:MAX_ERROR_CHARS] or response.reason_phrase
-    if status == 429:
-        after = response.headers.get("retry-after", "")
-        return RateLimited(text, status=status, retry_after_s=float(after) if after.isdigit() else None)
-    kind: type[ModelError]
-    if status >= 500 or status == 408:
-        kind = ProviderUnavailable
-    else:
-        kind = {401: AuthenticationFailed, 403: PermissionDenied, 413: ContextOverflow}.get(status, ModelError)
-    return kind(text, status=status)
+    text = response.text[:MAX_ERROR_CHARS] or response.reason_phrase
+    after = response.headers.get("retry-after", "")
+    return error_for(response.status_code, text, retry_after_s=float(after) if after.isdigit() else None)

@@ -6,7 +6,6 @@ What comes from the conversation stands inside tags that carry a nonce made for 
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -87,18 +86,6 @@ def _task(style: Style, kind: Kind) -> list[str]:
         return [style.first, style.format]
     # A style, or an override, may have one text for both cases.
     return [style.update, *([CARRY_OVER] if style.update == style.first else []), style.format]
-
-
-def parts_of(prompt: str) -> dict[str, str]:
-    """The tagged parts of a prompt by name, told by the nonce of its first tag; for tests and for inspection."""
-    first = re.match(r'<[a-z-]+ nonce="([0-9a-f]+)">', prompt)
-    if first is None:
-        return {}
-    tagged = re.compile(
-        rf'^<(?P<name>[a-z-]+) nonce="{first[1]}">\n(?P<body>.*?)\n</(?P=name) nonce="{first[1]}">$',
-        re.DOTALL | re.MULTILINE,
-    )
-    return {match["name"]: match["body"] for match in tagged.finditer(prompt)}
 
 
 def tagged(name: str, text: str, nonce: str) -> str:

@@ -13,26 +13,15 @@ from selfcompact.compaction.planning import budget
 from selfcompact.compaction.planning.plan import Plan
 from selfcompact.compaction.style.loading import Style, style_of
 from selfcompact.compaction.summary.fold import Folder, Progress, Tally, Task
-from selfcompact.compaction.summary.keep import Kept, kept_literals
+from selfcompact.compaction.summary.literals import KeptLiterals, kept_literals
 from selfcompact.compaction.summary.retry import Sleep
-from selfcompact.compaction.summary.summarisers import ModelSummariser, OfflineSummariser, Summariser, TextSummariser
+from selfcompact.compaction.summary.summarisers import OfflineSummariser, Summariser, TextSummariser
 from selfcompact.compaction.summary.transcript import transcript
 from selfcompact.errors import ModelError, SummaryRejected
 from selfcompact.messages import Usage, text_of
 from selfcompact.settings.compaction import CompactionSettings
 from selfcompact.text.clip import clip_tokens
 from selfcompact.text.secrets import Redactor
-
-__all__ = [
-    "ModelSummariser",
-    "OfflineSummariser",
-    "Progress",
-    "Summariser",
-    "Summary",
-    "Tally",
-    "TextSummariser",
-    "summarise",
-]
 
 
 @dataclass(frozen=True)
@@ -49,7 +38,7 @@ class Summary:
     requests: int = 0
     offline: bool = False
     repaired: tuple[str, ...] = ()
-    kept: Kept = field(default_factory=Kept)
+    kept: KeptLiterals = field(default_factory=KeptLiterals)
     failure: str | None = None
 
 

@@ -50,7 +50,7 @@ class TextSummariser(Protocol):
         """Whether reasoning of the conversation must not be shown to it."""
 
     async def ask(self, request: SummaryRequest, on_text: Callable[[int], None] | None = None) -> SummaryReply:
-        """The answer to one request. `on_text` hears how many characters arrived so far.
+        """The answer to one request. `on_text` is called with the number of characters that arrived so far.
 
         Cancelling ends the request. Raises `selfcompact.errors.ModelError`.
         """
@@ -132,7 +132,7 @@ class OfflineSummariser:
 
 
 Summariser = TextSummariser | OfflineSummariser
-"""Whoever writes a summary."""
+"""Something that writes summaries."""
 
 
 def reply_of(message: AssistantMessage) -> SummaryReply:

@@ -29,7 +29,7 @@ from selfcompact.text.clip import clip
 from selfcompact.text.inert import inert
 
 TOOL_RESULT_CHARS = 2_000
-"""What of a tool result reaches the summariser; DESIGN.md 4."""
+"""What of a tool result reaches the summariser."""
 
 ARGUMENT_CHARS = 4_000
 """What of one argument of a tool call reaches the summariser: a cell's code matters more than a result."""

@@ -27,7 +27,7 @@ _PATH = re.compile(r"(?<![\w/.])(?:~?/|\.{1,2}/)?(?:[\w.+-]+/)+[\w.+-]*\w|(?<![\
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptLiterals:
     """Literals for the next context.
 
     `carried` is everything asked for that fits into the budget, for this and later compactions; `missing` are those of
@@ -38,9 +38,9 @@ class Kept:
     missing: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
-    def redacted(self, redact: Callable[[str], str]) -> Kept:
+    def redacted(self, redact: Callable[[str], str]) -> KeptLiterals:
         """The same without secrets."""
-        return Kept(*(tuple(map(redact, part)) for part in (self.carried, self.missing, self.left_out)))
+        return KeptLiterals(*(tuple(map(redact, part)) for part in (self.carried, self.missing, self.left_out)))
 
     def text(self) -> str:
         """The body of `## Kept verbatim`; empty when there is nothing to say."""
@@ -85,7 +85,7 @@ def kept_literals(
     history: Iterable[str] = (),
     budget_tokens: int,
     estimator: Estimator,
-) -> Kept:
+) -> KeptLiterals:
     """What must be appended so that everything asked for is in the new context.
 
     `earlier` are literals that earlier compactions carried: they go on being carried, the new ones first, as far as
@@ -107,7 +107,7 @@ def kept_literals(
         elif literal in wanted and literal not in summary:
             left_out.append(literal)
     missing = tuple(literal for literal in carried if literal not in summary)
-    return Kept(tuple(carried), missing, tuple(left_out))
+    return KeptLiterals(tuple(carried), missing, tuple(left_out))
 
 
 def _quoted(literal: str) -> str:

@@ -9,7 +9,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
+
+from selfcompact.errors import (
+    AuthenticationFailed,
+    ContextOverflow,
+    ModelError,
+    PermissionDenied,
+    ProviderUnavailable,
+    RateLimited,
+    Refused,
+)
 
 Meaning = Literal[
     "overflow", "rate_limit", "quota", "authentication", "permission", "refused", "unavailable", "not_found", "unknown"
@@ -75,8 +86,6 @@ RULES: tuple[_Rule, ...] = (
     ),
 )
 
-_COMPILED = tuple((rule, re.compile(rule.pattern, re.DOTALL)) for rule in RULES)
-
 NEVER_OVERFLOW = frozenset({401, 402, 403, 404, 429, 500, 502, 503, 529})
 """Statuses with which no provider reports an overflow; a body that quotes the prompt must not look like one."""
 
@@ -85,10 +94,16 @@ UNMISTAKABLE = ("context_length_exceeded", "exceed_context_size", "context size 
 and llama.cpp answers 500 when the window fills while it writes."""
 
 
+@cache
+def _compiled() -> tuple[tuple[_Rule, re.Pattern[str]], ...]:
+    """Compiled at the first error: together they take 4 ms, and most sessions meet none."""
+    return tuple((rule, re.compile(rule.pattern, re.DOTALL)) for rule in RULES)
+
+
 def meaning_of(status: int | None, body: str) -> Meaning:
     """What an error means. `status` is the HTTP status, None where there was none; `body` the provider's text."""
     text = body.lower()
-    for rule, pattern in _COMPILED:
+    for rule, pattern in _compiled():
         if rule.statuses and status not in rule.statuses:
             continue
         if rule.meaning == "overflow" and status in NEVER_OVERFLOW and not _says_so_by_code(text):
@@ -96,6 +111,31 @@ def meaning_of(status: int | None, body: str) -> Meaning:
         if pattern.search(text):
             return rule.meaning
     return "unknown"
+
+
+def error_for(
+    status: int | None, said: str, *, body: str | None = None, retry_after_s: float | None = None
+) -> ModelError:
+    """The typed error for an answer. `said` is what to quote of it.
+
+    The meaning is read from `body` when there is more than what is quoted; an empty one leaves it to the status.
+    """
+    match meaning_of(status, said if body is None else body):
+        case "overflow":
+            return ContextOverflow(said, status=status)
+        case "rate_limit":
+            return RateLimited(said, status=status, retry_after_s=retry_after_s)
+        case "authentication":
+            return AuthenticationFailed(said, status=status)
+        case "permission" | "quota":
+            return PermissionDenied(said, status=status)
+        case "refused":
+            return Refused(said, status=status)
+        case "unavailable":
+            return ProviderUnavailable(said, status=status)
+        case _:
+            is_down = status is not None and status >= 500
+            return ProviderUnavailable(said, status=status) if is_down else ModelError(said, status=status)
 
 
 def _says_so_by_code(text: str) -> bool:

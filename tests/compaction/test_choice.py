@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from selfcompact.compaction.summary.channels import chosen_summariser
+from selfcompact.compaction.summary.choice import chosen_summariser
 from selfcompact.compaction.summary.remote import RemoteSummariser
 from selfcompact.compaction.summary.summarisers import ModelSummariser
 from selfcompact.models.protocol import Model
@@ -19,7 +19,7 @@ def test_the_sessions_model_writes_summaries_when_nothing_else_is_named() -> Non
 
 
 def test_another_model_writes_them_with_its_own_window() -> None:
-    """FAULTS 13: the summariser's window is not the agent's."""
+    """The summariser's window is not the agent's."""
     chosen = chosen_summariser(CompactionSettings(model="scripted:small"), ScriptedModel([]), other=made)
     assert isinstance(chosen, ModelSummariser)
     assert (chosen.name, chosen.context_window) == ("scripted:scripted:small", 50_000)

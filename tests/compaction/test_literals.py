@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selfcompact.compaction.summary.keep import Kept, bare_literals, kept_literals, quoted_literals
+from selfcompact.compaction.summary.literals import KeptLiterals, bare_literals, kept_literals, quoted_literals
 from selfcompact.text.tokens import ScriptAwareEstimator
 
 
@@ -32,7 +32,7 @@ def test_paths_and_test_ids_are_found_without_quotes() -> None:
 
 def _kept(
     instructions: str, *, summary: str = "", earlier: tuple[str, ...] = (), history: str = "", budget: int = 500
-) -> Kept:
+) -> KeptLiterals:
     return kept_literals(
         instructions,
         earlier=earlier,
@@ -44,7 +44,7 @@ def _kept(
 
 
 def test_only_what_the_summary_lacks_is_appended_but_all_of_it_is_carried_on() -> None:
-    """FAULTS 48: a later summary may drop what this one has."""
+    """A later summary may drop what this one has."""
     kept = _kept("keep `alpha` and `beta`", summary="alpha is here")
     assert (kept.carried, kept.missing) == (("alpha", "beta"), ("beta",))
     later = _kept("", summary="nothing", earlier=kept.carried)
@@ -65,6 +65,5 @@ def test_what_does_not_fit_is_named_and_new_literals_go_first() -> None:
 
 @given(st.lists(st.text(st.characters(blacklist_categories=["Cs"]), min_size=1, max_size=40), max_size=4))
 def test_every_missing_literal_stands_word_for_word_in_the_appended_text(literals: list[str]) -> None:
-    """CONTRACT 4."""
-    kept = Kept(carried=tuple(literals), missing=tuple(literals))
+    kept = KeptLiterals(carried=tuple(literals), missing=tuple(literals))
     assert all(literal in kept.text() for literal in literals)

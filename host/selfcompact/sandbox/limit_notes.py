@@ -1,7 +1,7 @@
 """Which limit of the sandbox a cell ran into, in a sentence. Pure.
 
-The operating system only says "no space left" or "resource temporarily unavailable". Whoever reads a cell's result
-shall know which setting that was, so that it is not taken for a fault of the machine.
+The operating system only says "no space left" or "resource temporarily unavailable". A cell's result says
+which setting that was, so that it is not taken for a fault of the machine.
 """
 
 from __future__ import annotations
