@@ -112,6 +112,41 @@ task = asyncio.create_task(ask_later())
     assert session.status().scheduled is False
 
 
+async def test_a_request_that_a_vetoed_overflow_used_is_not_told_as_dropped(
+    opened: OpenSession, workspace: Path
+) -> None:
+    code = """
+import asyncio, pathlib
+async def ask_later():
+    while not pathlib.Path('ask').exists():
+        await asyncio.sleep(0.01)
+    await compact.run('keep `treasure`')
+task = asyncio.create_task(ask_later())
+"""
+    streams: list[sc.EventStream] = []
+
+    async def overflow_once_it_asked(_messages: Sequence[sc.Message]) -> sc.Step:
+        (workspace / "ask").touch()
+        async for event in streams[0]:
+            if event.type == "compaction_scheduled":
+                break
+        return sc.overflow("too long")
+
+    async def veto(_: sc.CompactionPreparation) -> sc.Veto:
+        return sc.Veto("not now")
+
+    steps = [*fill(), sc.cell(code), overflow_once_it_asked, sc.say("never")]
+    async with opened(steps, hooks=sc.Hooks(before_compact=[veto])) as session:
+        streams.append(session.events())
+        stream = session.events()
+        result = await session.prompt("go")
+        kinds = [event.type for event in stream.pending()]
+    assert result.status == "failed"
+    assert [(outcome.reason, outcome.status) for outcome in result.compactions] == [("overflow", "vetoed")]
+    assert "compaction_scheduled" in kinds
+    assert "request_dropped" not in kinds
+
+
 async def test_a_second_overflow_right_after_stops_with_the_providers_message(opened: OpenSession) -> None:
     """One attempt per overflow."""
     said = "prompt is too long: 33000 tokens > 32000 maximum"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,24 @@ async def test_the_breaker_speaks_when_it_opens_and_says_until_when(tmp_path: Pa
     first, *_ = spoken
     assert first.cause == "3 automatic compactions in a row failed"
     assert 1.09 * 4_600 < first.until_tokens < 1.12 * 4_700
+
+
+async def test_at_the_cap_no_summary_is_begun_that_nobody_will_want(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def summaries() -> Iterator[str | sc.ModelError]:
+        while True:
+            asked.append("a summary")
+            yield SUMMARY
+
+    near = Usage(input=4_400, output=10)
+    steps: list[StepSource] = [*FILL, sc.cell("ask"), *FILL, *(sc.cell("wait 20", usage=near) for _ in range(4))]
+    model = sc.ScriptedModel([*steps, sc.say("ok", usage=near)], context_window=WINDOW)
+    settings = with_(max_compactions=1, background=True)
+    async with memory_session(tmp_path / "s.jsonl", model, summaries=summaries(), compaction=settings) as session:
+        result = await session.prompt("go")
+    assert [outcome.reason for outcome in result.compactions] == ["requested"]
+    assert len(asked) == 1
 
 
 async def test_at_the_cap_a_cell_is_refused_with_the_count_and_below_it_not(tmp_path: Path) -> None:
