@@ -10,6 +10,7 @@ import pytest
 
 import selfcompact as sc
 from selfcompact.messages import Usage
+from selfcompact.models.scripted import StepSource
 
 from .conftest import OpenSession
 from .helpers import FILL, fill, history_text, of_type, outputs
@@ -79,7 +80,9 @@ async def test_an_aborted_turn_drops_the_request_and_writes_no_compaction(opened
     assert (again.status, again.text) == ("done", "again")
 
 
-async def test_an_overflow_uses_the_request_and_retries_once(opened: OpenSession, workspace: Path) -> None:
+def overflow_once_asked(workspace: Path, streams: Sequence[sc.EventStream]) -> list[StepSource]:
+    """A cell whose task asks during the next model request, and that request, which overflows once the first stream
+    has told of the asking."""
     code = """
 import asyncio, pathlib
 async def ask_later():
@@ -88,16 +91,21 @@ async def ask_later():
     await compact.run('keep `treasure`')
 task = asyncio.create_task(ask_later())
 """
-    streams: list[sc.EventStream] = []
 
-    async def overflow_once_it_asked(_messages: Sequence[sc.Message]) -> sc.Step:
+    async def overflow(_messages: Sequence[sc.Message]) -> sc.Step:
         (workspace / "ask").touch()
         async for event in streams[0]:
             if event.type == "compaction_scheduled":
                 break
         return sc.overflow("too long")
 
-    async with opened([*fill(), sc.cell(code), overflow_once_it_asked, sc.say("fits now")]) as session:
+    return [sc.cell(code), overflow]
+
+
+async def test_an_overflow_uses_the_request_and_retries_once(opened: OpenSession, workspace: Path) -> None:
+    streams: list[sc.EventStream] = []
+    steps = [*fill(), *overflow_once_asked(workspace, streams), sc.say("fits now")]
+    async with opened(steps) as session:
         streams.append(session.events())
         stream = session.events()
         result = await session.prompt("go")
@@ -115,27 +123,12 @@ task = asyncio.create_task(ask_later())
 async def test_a_request_that_a_vetoed_overflow_used_is_not_told_as_dropped(
     opened: OpenSession, workspace: Path
 ) -> None:
-    code = """
-import asyncio, pathlib
-async def ask_later():
-    while not pathlib.Path('ask').exists():
-        await asyncio.sleep(0.01)
-    await compact.run('keep `treasure`')
-task = asyncio.create_task(ask_later())
-"""
     streams: list[sc.EventStream] = []
-
-    async def overflow_once_it_asked(_messages: Sequence[sc.Message]) -> sc.Step:
-        (workspace / "ask").touch()
-        async for event in streams[0]:
-            if event.type == "compaction_scheduled":
-                break
-        return sc.overflow("too long")
 
     async def veto(_: sc.CompactionPreparation) -> sc.Veto:
         return sc.Veto("not now")
 
-    steps = [*fill(), sc.cell(code), overflow_once_it_asked, sc.say("never")]
+    steps = [*fill(), *overflow_once_asked(workspace, streams), sc.say("never")]
     async with opened(steps, hooks=sc.Hooks(before_compact=[veto])) as session:
         streams.append(session.events())
         stream = session.events()
