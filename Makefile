@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 LLAMA_SERVER ?= llama-server
-WORKERS ?= 2
+WORKERS ?= 3
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 

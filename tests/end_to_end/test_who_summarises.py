@@ -22,7 +22,11 @@ from tests.session.memory_kernel import SUMMARY
 from .conftest import OpenSession
 from .helpers import FILL, fill, of_type
 
-FAMILIES = ["openai-chat", "openai", "anthropic"]
+FAMILIES = [
+    "openai-chat",
+    pytest.param("openai", marks=pytest.mark.slow),
+    pytest.param("anthropic", marks=pytest.mark.slow),
+]
 COMPACTION: dict[str, Any] = {"keepRecentTokens": 300, "reserveTokens": 4000, "offlineFallback": False}
 FULL = (4_000, 50)
 """What a response reports when the context holds a few full outputs."""

@@ -35,6 +35,9 @@ HANGS = {
     ),
     "a C call that holds the GIL": "sum(range(10**12))",
 }
+LOOP, CALL = HANGS
+REPEATED = {(LOOP, "limit"), (LOOP, "abort"), (CALL, "interrupt")}
+"""Each hang and each way to end it is tried without these once; the slow tests try the rest."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,14 @@ async def test_what_can_be_interrupted_keeps_its_kernel_and_its_names(
         assert left.text == "0", "a child of a stopped cell runs on"
 
 
-@pytest.mark.parametrize("how", ["interrupt", "limit", "abort"])
-@pytest.mark.parametrize("name", HANGS)
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        pytest.param(name, how, marks=pytest.mark.slow if (name, how) in REPEATED else ())
+        for name in HANGS
+        for how in ("interrupt", "limit", "abort")
+    ],
+)
 async def test_what_cannot_be_interrupted_is_ended_with_its_kernel(
     opened: OpenKernel, workspace: anyio.Path, how: str, name: str
 ) -> None:

@@ -55,6 +55,7 @@ async def test_a_file_of_a_hundred_gigabytes_is_refused_wherever_it_is_and_the_l
         assert await works(kernel)
 
 
+@pytest.mark.slow
 async def test_a_million_files_in_memory_are_refused_and_the_limit_is_named(opened: OpenKernel) -> None:
     if not find_bwrap().counts_files:
         pytest.skip("namespaces are bubblewrap's alone on this machine")
@@ -109,6 +110,7 @@ async def test_open_files_are_bounded_and_the_limit_is_named(opened: OpenKernel)
         assert (await kernel.execute("files.clear(); 1 + 1")).text == "2"
 
 
+@pytest.mark.slow
 async def test_a_fork_bomb_is_bounded_and_the_limit_is_named(opened: OpenKernel) -> None:
     async with opened({"processes": 100}) as kernel, opened() as other:
         if os.getuid() == 0 and "pids" not in kernel.cgroup_limits:

@@ -54,6 +54,7 @@ async def test_numbers_tables_and_figures_work_and_a_figure_is_an_image(opened: 
         assert saved.text == "b'\\x89PNG'"
 
 
+@pytest.mark.slow
 async def test_children_pools_and_threads_work(opened: OpenKernel, workspace: Path) -> None:
     (workspace / "work.py").write_text("def double(n): return 2 * n\n")
     async with opened() as kernel:
@@ -83,6 +84,7 @@ async def test_children_pools_and_threads_work(opened: OpenKernel, workspace: Pa
         assert "warn" not in queue.text.lower()
 
 
+@pytest.mark.slow
 async def test_shells_and_magics_work(opened: OpenKernel, workspace: Path) -> None:
     (workspace / "file.txt").touch()
     async with opened() as kernel:
@@ -115,6 +117,7 @@ async def test_git_works_in_the_workspace_and_what_it_makes_is_the_users(opened:
 
 
 @ours
+@pytest.mark.slow
 async def test_an_environment_in_the_workspace_can_be_the_kernels_and_be_installed_into(
     opened: OpenKernel, workspace: Path
 ) -> None:
@@ -138,6 +141,7 @@ async def test_an_environment_in_the_workspace_can_be_the_kernels_and_be_install
 
 
 @ours
+@pytest.mark.slow
 async def test_an_environment_in_the_users_home_can_be_the_kernels_and_nothing_else_of_home_is_there(
     opened: OpenKernel,
 ) -> None:

@@ -60,7 +60,7 @@ class Wire:
         return READERS[self.family](self.server.requests[-1].body)
 
 
-@pytest.fixture(scope="module", params=["openai-chat", "openai", "anthropic"])
+@pytest.fixture(scope="module", params=["openai-chat", "anthropic", pytest.param("openai", marks=pytest.mark.slow)])
 def wire(request: pytest.FixtureRequest) -> Iterator[Wire]:
     family = str(request.param)
     reply = [Reply("ok")]

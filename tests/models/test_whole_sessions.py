@@ -25,7 +25,11 @@ from selfcompact.session.history import validate_history
 from selfcompact.testing import Call, FakeProvider, Fault, Reply, cell_reply, overflow_fault
 from selfcompact.testing.replies import Answer
 
-FAMILIES = ["openai-chat", "openai", "anthropic"]
+FAMILIES = [
+    "openai-chat",
+    pytest.param("openai", marks=pytest.mark.slow),
+    pytest.param("anthropic", marks=pytest.mark.slow),
+]
 FILL = "print('\\n'.join(f'line {i}: ' + 'some words of output ' * 4 for i in range(60)))"
 CANARY = "sk-canary-0123456789abcdefghij"
 

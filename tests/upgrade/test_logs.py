@@ -19,6 +19,7 @@ from tests.upgrade.build import KEEP, NEEDLE, as_json, copied
 from tests.upgrade.conftest import DATA
 
 LOGS = sorted(str(path.relative_to(DATA)) for path in DATA.glob("*/sessions/*.jsonl"))
+ONE_AND_THE_REST = [*LOGS[:1], *(pytest.param(log, marks=pytest.mark.slow) for log in LOGS[1:])]
 
 
 def expected_of(log: str) -> dict[str, Any]:
@@ -81,7 +82,7 @@ async def test_a_session_goes_on_with_the_history_it_had(log: str, workspace: Pa
     assert [file.read_bytes() for file in set_aside] == ([] if whole == before else [before[len(whole) :]])
 
 
-@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("log", ONE_AND_THE_REST)
 async def test_a_session_of_then_is_compacted_rewound_and_forked(log: str, workspace: Path, tmp_path: Path) -> None:
     wanted, path = expected_of(log), copied(DATA / log, tmp_path / "old")
     model = sc.ScriptedModel([sc.cell("print('word ' * 4000)"), sc.say("So much.")], context_window=32_000)
