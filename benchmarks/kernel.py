@@ -20,6 +20,7 @@ from benchmarks.measure import median, options, ratio, spread, table, timed
 from benchmarks.starting import KINDS, in_a_process
 from host_bridge.host.server import Dispatcher
 from selfcompact.kernel import Kernel, KernelSettings, SandboxPolicy, open_kernel
+from selfcompact.kernel.content import reply_of
 
 BATCH = 10
 """Cells of one way in a row. Short, so that all ways see the same machine, and so that no queue runs over."""
@@ -56,7 +57,7 @@ async def _reply(kernel: Kernel) -> None:
     content = {"code": "1+1", "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": False}
     reply = await generation.channels.ask("shell", "execute_request", {**content, "stop_on_error": False}, 30)
     assert reply is not None
-    assert reply["status"] == "ok"
+    assert reply_of(reply).status == "ok"
 
 
 async def _blocking(call: Callable[[], None]) -> None:

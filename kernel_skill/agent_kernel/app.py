@@ -5,6 +5,7 @@ Python 3.9+; ipykernel 6.29 and newer. The classes override hooks that all those
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -21,8 +22,8 @@ from agent_kernel.streams import remember_threads
 IOPUB_QUEUE = 50_000
 """Messages that IOPub keeps for a slow reader before it drops one. Their size is bounded, so this is bounded too."""
 
-MESSAGE_LIMIT = 28 * 1024 * 1024
-"""Bytes of one message; the host's sockets take 32 MiB and close on more."""
+MESSAGE_LIMIT = int(os.environ.pop("HOST_BRIDGE_MESSAGE", "") or 8 * 1024 * 1024) - 64 * 1024
+"""Bytes of one message, less what its headers have; the host passes over what is longer than it says."""
 
 TOO_LONG = "[left out: too long to send]"
 
@@ -31,9 +32,16 @@ class BoundedSession(Session):
     """Never sends a message that its receiver would refuse, and with it the connection."""
 
     def serialize(self, msg: dict[str, Any], ident: Any = None) -> list[bytes]:
-        """The message's parts; one that is too long goes without its content."""
+        """The message's parts; one that is too long goes without the longest forms of what it displays, or without
+        its content."""
         parts: list[bytes] = super().serialize(msg, ident)
         if sum(map(len, parts)) > MESSAGE_LIMIT:
+            data = msg["content"].get("data") if isinstance(msg.get("content"), dict) else None
+            if isinstance(data, dict) and len(str(data.get("text/plain", ""))) < MESSAGE_LIMIT // 8:
+                short = {form: value for form, value in data.items() if len(str(value)) < MESSAGE_LIMIT // 8}
+                left = ", ".join(sorted(map(str, data.keys() - short.keys())))
+                short["text/plain"] = f"{short.get('text/plain', '')}\n[left out, too long to send: {left}]".lstrip()
+                return super().serialize({**msg, "content": {**msg["content"], "data": short}}, ident)
             status = {"status": "error", "ename": "MessageTooLong", "evalue": TOO_LONG, "traceback": [TOO_LONG]}
             text = {"data": {"text/plain": TOO_LONG}, "metadata": {}, "name": "stderr", "text": TOO_LONG}
             parts = super().serialize({**msg, "content": {**status, **text}}, ident)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -33,12 +32,6 @@ def dispatcher() -> Dispatcher:
     made = Dispatcher()
     made.register("echo", Anything, echo)
     return made
-
-
-@pytest.fixture
-def socket_path() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="sc-test-", dir="/tmp") as folder:  # pytest's own paths are too long
-        yield Path(folder) / "b"
 
 
 Serve = Callable[..., AbstractAsyncContextManager[BridgeServer]]

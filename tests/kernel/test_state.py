@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -109,14 +110,23 @@ async def test_a_wedged_kernel_is_unknown_after_five_seconds(
     [{}, {"user_expressions": 3}, {"user_expressions": {"names": {"data": {"application/json": {"names": [3]}}}}}],
 )
 def test_an_answer_that_is_none_is_unknown(reply: dict[str, Any]) -> None:
-    assert not manifest_from(reply, 1).known
-    assert report_from(reply).problem
+    assert not manifest_from(json.dumps(reply).encode(), 1).known
+    assert report_from(json.dumps(reply).encode()).problem
+
+
+@pytest.mark.parametrize("omitted", ["Infinity", "1e999", "NaN", "-3", "true", "[]", "9" * 5000], ids=len)
+def test_a_number_of_names_that_is_none_is_an_answer_that_cannot_be_read(omitted: str) -> None:
+    listing = '{"names": [], "omitted": ' + omitted + "}"
+    reply = '{"user_expressions": {"names": {"data": {"application/json": ' + listing + "}}}}"
+    manifest = manifest_from(reply.encode(), 1)
+    assert (manifest.known, manifest.reason) == (False, "the kernel's answer cannot be read")
 
 
 def test_what_the_kernel_says_is_bounded_and_plain() -> None:
     entry = {"name": "\x1b[31mn" * 100, "type": "t\nt", "shape": "s"}
-    data = {"names": [entry] * 500, "omitted": -3}
-    manifest = manifest_from({"user_expressions": {"names": {"data": {"application/json": data}}}}, 1)
+    data = {"names": [entry] * 500, "omitted": 3}
+    reply = {"user_expressions": {"names": {"data": {"application/json": data}}}}
+    manifest = manifest_from(json.dumps(reply).encode(), 1)
     assert len(manifest.names) == MAX_NAMES
     assert manifest.names[0].name == ("n" * 100)[:120]
     assert manifest.names[0].type == "t t"

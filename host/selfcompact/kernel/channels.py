@@ -6,17 +6,23 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import anyio
-import zmq
+import msgspec
 
-from host_bridge.wire.loop_socket import LoopSocket
+from host_bridge.host.connection import Client, TimeShare
+from host_bridge.host.zmtp import Bounds, PassedOver
 from selfcompact.kernel.cell import Cell
+from selfcompact.kernel.content import CommContent, Stream, reply_of
 from selfcompact.kernel.output import TextCapture
-from selfcompact.kernel.wire import Message, Wire
+from selfcompact.kernel.receive import Checking, Received
+from selfcompact.kernel.wire import Wire
+from selfcompact.settings.kernel import KernelSettings
 
-MAX_MESSAGE_BYTES = 32 * 1024 * 1024
-"""What one message may have. Our kernels stay far below; a hostile one is cut off rather than read."""
+MAX_FRAMES = 64
+"""Of one message: six and the buffers of widgets. What has more is passed over."""
 
-_IOPUB_QUEUE = 1000
+MAX_ANSWER_BYTES = 1024 * 1024
+"""Of what the kernel answers to a question of the host: a hundred names, the report of a snapshot."""
+
 _LATE_BYTES = 2048
 
 _MOMENT_S = 0.02
@@ -32,23 +38,23 @@ class Channels:
     is kept apart and never enters another cell's result.
     """
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], info: Mapping[str, Any]) -> None:
-        self._context, self._info = context, info
+    def __init__(self, info: Mapping[str, Any], settings: KernelSettings, share: TimeShare) -> None:
+        self._info, self._share = info, share
         key = info["key"]
         self._wire = Wire(key if isinstance(key, bytes) else str(key).encode())
+        self._bounds = Bounds(message_bytes(settings), MAX_FRAMES)
         self._cells: dict[str, Cell] = {}
         self._replies: dict[str, _Reply] = {}
         self._late = TextCapture(_LATE_BYTES // 2, _LATE_BYTES // 2)
         self.heard_iopub = anyio.Event()
         self.on_comm: Callable[[str, Mapping[str, Any]], None] = lambda _type, _content: None
         """What is called with each comm message of the kernel."""
-        self.received = self.dropped = 0
-        """Messages, and those among them that were not signed with the kernel's key."""
+        self.received = self.dropped = self.passed_over = 0
+        """Messages, those among them that were not signed with the kernel's key, and those that were too long."""
 
-        self._sockets: dict[ChannelName, LoopSocket] = {}
-        self._sockets["shell"] = self._open("shell")
-        self._sockets["control"] = self._open("control")
-        self._sockets["iopub"] = self._open("iopub")
+        self._replying = Checking(self._wire, self._on_reply, self._wants_images, settings.image_bytes)
+        self._showing = Checking(self._wire, self._on_iopub, self._wants_images, settings.image_bytes)
+        self._sockets: dict[ChannelName, Client] = {name: self._open(name) for name in ("shell", "control", "iopub")}
 
     def close(self) -> None:
         """Close the sockets. A caller that still waits for a reply waits until its own limit."""
@@ -56,10 +62,7 @@ class Channels:
             socket.close()
 
     async def reopen(self, timeout_s: float) -> bool:
-        """Connect anew, and say whether the kernel is heard again on every channel.
-
-        ZeroMQ gives a connection up, without a word, when a message on it is longer than we read.
-        """
+        """Connect anew, and say whether the kernel is heard again on every channel."""
         for name, socket in self._sockets.items():
             socket.close()
             self._sockets[name] = self._open(name)
@@ -74,20 +77,19 @@ class Channels:
         """Read until nothing has come for a moment, at most `limit_s` seconds: the last words of a kernel that died."""
         with anyio.move_on_after(limit_s):
             seen = -1
-            while seen != self.received:
+            while seen != self.received or self._showing.busy:
                 seen = self.received
                 await anyio.sleep(_MOMENT_S)
 
-    def _open(self, name: ChannelName) -> LoopSocket:
-        socket: zmq.Socket[bytes] = self._context.socket(zmq.SUB if name == "iopub" else zmq.DEALER)
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
-        socket.setsockopt(zmq.RECONNECT_IVL, 10)
-        if name == "iopub":
-            socket.setsockopt(zmq.RCVHWM, _IOPUB_QUEUE)
-            socket.setsockopt(zmq.SUBSCRIBE, b"")
-        socket.connect(f"ipc://{self._info['ip']}-{self._info[f'{name}_port']}")
-        return LoopSocket(socket, self._on_iopub if name == "iopub" else self._on_reply)
+    def _open(self, name: ChannelName) -> Client:
+        return Client(
+            f"{self._info['ip']}-{self._info[f'{name}_port']}",
+            "SUB" if name == "iopub" else "DEALER",
+            self._bounds,
+            self._share,
+            self._showing if name == "iopub" else self._replying,
+            lambda _connection, note: self._on_passed_over(name, note),
+        )
 
     def send(self, channel: Channel, message_type: str, content: Mapping[str, Any]) -> str:
         """Send a request and return its id; whether it arrives shows in its reply."""
@@ -97,8 +99,11 @@ class Channels:
 
     async def ask(
         self, channel: Channel, message_type: str, content: Mapping[str, Any], timeout_s: float
-    ) -> dict[str, Any] | None:
-        """Send a request and return the content of its reply; None when none came within `timeout_s` seconds."""
+    ) -> bytes | None:
+        """Send a request and return the content of its reply, not decoded yet, of at most `MAX_ANSWER_BYTES`.
+
+        None when none came within `timeout_s` seconds.
+        """
         message_id, parts = self._wire.pack(message_type, content)
         reply = self._replies[message_id] = _Reply()
         try:
@@ -109,7 +114,7 @@ class Channels:
         finally:
             del self._replies[message_id]
 
-    async def evaluate(self, expressions: Mapping[str, str], timeout_s: float) -> dict[str, Any] | None:
+    async def evaluate(self, expressions: Mapping[str, str], timeout_s: float) -> bytes | None:
         """Evaluate expressions of ours silently: no cell, no history, no `_`, no execution count."""
         content = {
             "code": "",
@@ -146,38 +151,54 @@ class Channels:
         self._late = TextCapture(_LATE_BYTES // 2, _LATE_BYTES // 2)
         return text.strip("\n")
 
-    def _on_reply(self, parts: list[bytes]) -> None:
-        message = self._read(parts)
-        if message is None:
+    def _wants_images(self, message_id: str) -> bool:
+        cell = self._cells.get(message_id)
+        return cell is not None and cell.wants_images
+
+    def _on_passed_over(self, name: ChannelName, _note: PassedOver) -> None:
+        """Whatever it was, it cannot be missed in silence: a reply that will not come ends its cell."""
+        self.passed_over += 1
+        for cell in self._cells.values():
+            cell.lost = True
+            if name == "shell":
+                cell.end()
+
+    def _on_reply(self, found: Received | None) -> None:
+        self._count(found)
+        if found is None:
             return
+        message = found.message
         cell, reply = self._cells.get(message.parent_id), self._replies.get(message.parent_id)
         if cell is not None and message.type == "execute_reply":
-            cell.take_reply(message)
+            cell.take_reply(reply_of(message.raw_content))
         elif reply is not None:
-            reply.content = message.content
+            reply.content = message.raw_content if len(message.raw_content) <= MAX_ANSWER_BYTES else b""
             reply.arrived.set()
 
-    def _on_iopub(self, parts: list[bytes]) -> None:
-        message = self._read(parts)
-        if message is None:
+    def _on_iopub(self, found: Received | None) -> None:
+        self._count(found)
+        if found is None:
             return
         self.heard_iopub.set()
-        cell = self._cells.get(message.parent_id)
+        cell, content = self._cells.get(found.message.parent_id), found.content
         if cell is not None:
-            cell.take_output(message)
-        if message.type in ("comm_open", "comm_msg", "comm_close"):
-            self.on_comm(message.type, message.content)
-        elif cell is None and message.type == "stream":
-            self._late.feed(str(message.content.get("text", "")))
+            cell.take_output(content)
+        if isinstance(content, CommContent):
+            self.on_comm(found.message.type, msgspec.structs.asdict(content))
+        elif cell is None and isinstance(content, Stream):
+            self._late.feed(content.text)
 
-    def _read(self, parts: list[bytes]) -> Message | None:
-        message = self._wire.unpack(parts)
+    def _count(self, found: Received | None) -> None:
         self.received += 1
-        self.dropped += message is None
-        return message
+        self.dropped += found is None
+
+
+def message_bytes(settings: KernelSettings) -> int:
+    """What one message of a kernel may have: the largest image that is kept, as base64, and some text beside it."""
+    return settings.image_bytes * 4 // 3 + 2 * 1024 * 1024
 
 
 class _Reply:
     def __init__(self) -> None:
         self.arrived = anyio.Event()
-        self.content: dict[str, Any] | None = None
+        self.content: bytes | None = None

@@ -18,16 +18,16 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
-import zmq
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
 from host_bridge.host.comm import CommEnd
+from host_bridge.host.connection import TimeShare
 from host_bridge.host.dispatcher import Dispatcher
 from host_bridge.host.server import BridgeServer, BridgeStats
 from selfcompact.errors import KernelDied, KernelStartError
-from selfcompact.kernel.channels import Channels
+from selfcompact.kernel.channels import Channels, message_bytes
 from selfcompact.kernel.process import OwnedProcess, StatusChannel, readable
 from selfcompact.kernel.provisioner import SandboxProvisioner
 from selfcompact.kernel.runtime import RuntimeDirectory, make_runtime_directory
@@ -108,17 +108,17 @@ async def run_generation(recipe: Recipe, number: int, *, task_status: anyio.abc.
     Raises:
         KernelStartError, SandboxUnavailable: before it was reported.
     """
-    with _runtime() as runtime, _context() as context:
+    with _runtime() as runtime:
         endpoint = f"ipc://{runtime.bridge_dir}/b"
-        key = secrets.token_bytes(32)
+        key, share = secrets.token_bytes(32), TimeShare()
         async with BridgeServer(
-            recipe.dispatcher, endpoint=endpoint, key=key, generation=number, context=context
+            recipe.dispatcher, endpoint=endpoint, key=key, generation=number, share=share
         ) as server:
-            start = _Start(recipe, runtime, server)
+            start = _Start(recipe, runtime, server, share)
             generation: Generation | None = None
             try:
                 with anyio.move_on_after(recipe.settings.start_timeout_s):
-                    generation = await start.run(context, number)
+                    generation = await start.run(number)
                 if generation is None:
                     raise start.failed(f"it was not ready within {recipe.settings.start_timeout_s:g} s")
                 task_status.started(generation)
@@ -161,8 +161,8 @@ def _death(code: int, number: int, *, out_of_memory: bool) -> KernelDied:
 class _Start:
     """The steps of a start, and their undoing in reverse order."""
 
-    def __init__(self, recipe: Recipe, runtime: RuntimeDirectory, server: BridgeServer) -> None:
-        self._recipe, self._runtime, self._server = recipe, runtime, server
+    def __init__(self, recipe: Recipe, runtime: RuntimeDirectory, server: BridgeServer, share: TimeShare) -> None:
+        self._recipe, self._runtime, self._server, self._share = recipe, runtime, server, share
         self._status = StatusChannel()
         self._ready = anyio.Event()
         self._output = _OutputTail()
@@ -170,7 +170,7 @@ class _Start:
         self._process: OwnedProcess | None = None
         self._channels: Channels | None = None
 
-    async def run(self, context: zmq.Context[zmq.Socket[bytes]], number: int) -> Generation:
+    async def run(self, number: int) -> Generation:
         provisioner = self._provisioner = self._provision()
         arguments = await provisioner.pre_launch(env={}, cwd=str(self._recipe.workspace))
         command = arguments.pop("cmd")
@@ -188,7 +188,7 @@ class _Start:
 
             tasks.start_soon(give_up_on_death)
             await self._ready.wait()
-            self._channels = Channels(context, provisioner.connection_info)
+            self._channels = Channels(provisioner.connection_info, self._recipe.settings, self._share)
             while True:
                 answer = await self._channels.ask("shell", "kernel_info_request", {}, HELLO_EVERY_S)
                 if answer is not None and self._channels.heard_iopub.is_set():
@@ -259,6 +259,7 @@ class _Start:
                 **address.to_environment(),
                 "HOST_BRIDGE_OUTPUT_HEAD": str(settings.output_head_bytes + settings.output_tail_bytes),
                 "HOST_BRIDGE_OUTPUT_TAIL": str(settings.output_tail_bytes),
+                "HOST_BRIDGE_MESSAGE": str(message_bytes(settings)),
             },
             "runtime": self._runtime,
             "interpreter": interpreter,
@@ -335,12 +336,3 @@ def _runtime() -> Iterator[RuntimeDirectory]:
         yield directory
     finally:
         directory.remove()
-
-
-@contextlib.contextmanager
-def _context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    try:
-        yield context
-    finally:
-        context.destroy(linger=0)

@@ -47,6 +47,9 @@ IDLE_WAIT_S = 1.0
 OUTPUT_WAIT_S = 20.0
 """And how long it is read at most, when a cell has produced more than can be read at once."""
 
+STOPPED_WAIT_S = 0.5
+"""The same after a cell that had to be stopped: who aborts does not wait for the rest of a flood."""
+
 REPLY_WAIT_S = 10.0
 """After the kernel has said that it is idle, how long its reply is waited for; one that was lost never comes."""
 
@@ -222,12 +225,14 @@ class Kernel:
             except anyio.get_cancelled_exc_class():
                 with anyio.CancelScope(shield=True):
                     await self._settle(generation, cell)
+                    await self._drain(generation, cell, STOPPED_WAIT_S)
                 raise
             over_time = not cell.wake.is_set()
             if not cell.over.is_set():
                 with anyio.CancelScope(shield=True):
                     await self._settle(generation, cell)
-            await self._drain(generation, cell)
+            stopped = over_time or cell.asked_to_stop
+            await self._drain(generation, cell, STOPPED_WAIT_S if stopped else OUTPUT_WAIT_S)
             watchers.cancel_scope.cancel()
         if over_time:
             return "timeout"
@@ -235,7 +240,7 @@ class Kernel:
             return "aborted"
         if cell.reply is None:
             return "error" if generation.usable else "died"
-        return "ok" if cell.reply.get("status") == "ok" else "error"
+        return "ok" if cell.reply.status == "ok" else "error"
 
     async def _watch(self, generation: Generation, cell: Cell) -> None:
         """End the cell when its kernel dies, or when it is idle and its reply must have been lost."""
@@ -268,9 +273,12 @@ class Kernel:
         if generation.usable:
             generation.process.kill_children_since(cell.started_boot_s)
 
-    async def _drain(self, generation: Generation, cell: Cell) -> None:
-        """Read the rest of the cell's output: until the kernel says it is idle, or nothing comes for a while."""
-        with anyio.move_on_after(OUTPUT_WAIT_S):
+    async def _drain(self, generation: Generation, cell: Cell, limit_s: float) -> None:
+        """Read the rest of the cell's output: until the kernel says it is idle, or nothing comes for a while.
+
+        What has not come within `limit_s` seconds is given up, with the connection that it would come on.
+        """
+        with anyio.move_on_after(limit_s):
             while not cell.idle.is_set() and generation.usable:
                 before = cell.messages
                 with anyio.move_on_after(IDLE_WAIT_S):

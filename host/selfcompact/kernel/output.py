@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
+from selfcompact.kernel.content import Bundle, text_of
+from selfcompact.kernel.images import checked_image
 from selfcompact.messages import ImageContent
 
 _ESCAPE = re.compile(
@@ -22,7 +21,8 @@ _ESCAPE = re.compile(
 _OPEN_ESCAPE = re.compile(r"\x1b[^\x1b]{0,63}\Z")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
-_MAGIC: Mapping[str, bytes] = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
+MAX_DISPLAY_CHARS = 512 * 1024
+"""Of the text form of one display; more would only be cut later, at a price."""
 
 
 def plain(text: str) -> str:
@@ -115,21 +115,37 @@ def _settled(text: str) -> str:
     return "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
 
 
-def image_of(data: Mapping[str, Any], max_bytes: int) -> tuple[ImageContent | None, str]:
-    """The image in a bundle of display data, and a note when there is one that is not kept."""
-    for mime_type, magic in _MAGIC.items():
-        encoded = data.get(mime_type)
-        if not isinstance(encoded, str):
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is kept of something displayed: its text, its image when it was to be kept, and a note for one that is not.
+
+    `image_over` says that there is an image which nobody looked at, because enough of them are kept.
+    """
+
+    text: str = ""
+    image: ImageContent | None = None
+    note: str = ""
+    image_over: bool = False
+
+
+def has_image(bundle: Bundle) -> bool:
+    """Whether one of its forms is an image of a kind that is kept."""
+    return bool(bytes(bundle.png) or bytes(bundle.jpeg))
+
+
+def shown(bundle: Bundle, image_bytes: int | None) -> Shown:
+    """Choose what is kept of the forms of a display. None as `image_bytes`: no image. Blocks while one is decoded."""
+    text = text_of(bundle.plain) or ""
+    if len(text) > MAX_DISPLAY_CHARS:
+        half = MAX_DISPLAY_CHARS // 2
+        text = f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
+    for mime_type, raw in (("image/png", bundle.png), ("image/jpeg", bundle.jpeg)):
+        if not bytes(raw):
             continue
-        if len(encoded) * 3 // 4 > max_bytes + 4096:
-            return None, f"[{mime_type} of about {len(encoded) * 3 // 4:,} bytes left out: over {max_bytes:,}]"
-        try:
-            raw = base64.b64decode("".join(encoded.split()), validate=True)
-        except (binascii.Error, ValueError):
-            return None, f"[{mime_type} left out: it is not base64]"
-        if not raw.startswith(magic):
-            return None, f"[{mime_type} left out: it is not such an image]"
-        if len(raw) > max_bytes:
-            return None, f"[{mime_type} of {len(raw):,} bytes left out: over {max_bytes:,}]"
-        return ImageContent(data=base64.b64encode(raw).decode(), mime_type=mime_type), ""
-    return None, ""
+        if image_bytes is None:
+            return Shown(text, image_over=True)
+        encoded = text_of(raw)
+        if encoded is not None:
+            image, note = checked_image(mime_type, encoded, image_bytes)
+            return Shown(text, image, note)
+    return Shown(text)

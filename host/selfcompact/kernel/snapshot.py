@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import msgspec
+
+from selfcompact.kernel.content import MAX_CONTENT_BYTES, decoded
 from selfcompact.kernel.output import plain
 
 SNAPSHOT_TIMEOUT_S = 60.0
@@ -26,6 +27,7 @@ TOTAL_BYTES = 256 * 1024 * 1024
 """The largest snapshot, before compression."""
 
 _MAX_FIELD = 200
+_MAX_NAMES = 10_000
 
 
 @dataclass(frozen=True)
@@ -67,22 +69,47 @@ def load_expression(path: str) -> str:
     return f"__import__('agent_kernel.snapshot', fromlist=['load']).load({path!r})"
 
 
-def report_from(reply: Mapping[str, Any] | None) -> SnapshotReport:
+class _Report(msgspec.Struct, frozen=True):
+    names: tuple[str, ...]
+    skipped: tuple[tuple[str, str], ...]
+    problem: str
+
+
+class _Bundle(msgspec.Struct, frozen=True):
+    report: _Report = msgspec.field(name="application/json")
+
+
+class _Evaluated(msgspec.Struct, frozen=True):
+    data: _Bundle | None = None
+    ename: str = ""
+    evalue: str = ""
+
+
+class _Expressions(msgspec.Struct, frozen=True):
+    report: _Evaluated = _Evaluated()
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    user_expressions: _Expressions = _Expressions()
+
+
+_reply = msgspec.json.Decoder(_Reply)
+
+
+def report_from(reply: bytes | None) -> SnapshotReport:
     """Read the kernel's report. Whatever it is, the result is bounded: the kernel is not trusted."""
     if reply is None:
         return SnapshotReport(problem=f"the kernel did not answer within {SNAPSHOT_TIMEOUT_S:g} s")
-    try:
-        data = reply["user_expressions"]["report"]["data"]["application/json"]
-        return SnapshotReport(
-            tuple(_short(name) for name in data["names"]),
-            tuple(Skipped(_short(name), _short(reason)) for name, reason in data["skipped"]),
-            _short(data["problem"]),
-        )
-    except (KeyError, TypeError, ValueError):
-        error = reply.get("user_expressions") or {}
-        said = error.get("report") if isinstance(error, Mapping) else None
-        why = f"{said.get('ename')}: {said.get('evalue')}" if isinstance(said, Mapping) else "no report"
+    answer = (decoded(_reply, reply, MAX_CONTENT_BYTES) or _Reply()).user_expressions.report
+    if answer.data is None:
+        why = f"{answer.ename}: {answer.evalue}" if answer.ename else "no report"
         return SnapshotReport(problem=_short(f"the kernel's report cannot be read ({why})"))
+    report = answer.data.report
+    return SnapshotReport(
+        tuple(_short(name) for name in report.names[:_MAX_NAMES]),
+        tuple(Skipped(_short(name), _short(reason)) for name, reason in report.skipped[:_MAX_NAMES]),
+        _short(report.problem),
+    )
 
 
 def copy_out(source: Path, target: Path) -> str:
@@ -135,5 +162,5 @@ def _copy(source: int, target: int, size: int) -> None:
         size -= len(chunk)
 
 
-def _short(value: object) -> str:
-    return " ".join(plain(str(value)).split())[:_MAX_FIELD]
+def _short(value: str) -> str:
+    return " ".join(plain(value).split())[:_MAX_FIELD]

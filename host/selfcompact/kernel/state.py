@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+import msgspec
 
 from agent_kernel import MAX_NAMES
+from selfcompact.kernel.content import MAX_CONTENT_BYTES, Count, decoded
 from selfcompact.kernel.output import plain
 
 _MAX_FIELD = 120
@@ -46,20 +48,43 @@ class StateManifest:
         return "\n".join(lines)
 
 
-def manifest_from(content: dict[str, Any] | None, generation: int) -> StateManifest:
+class _Listing(msgspec.Struct, frozen=True):
+    names: tuple[LivingName, ...]
+    omitted: Count
+
+
+class _Bundle(msgspec.Struct, frozen=True):
+    listing: _Listing = msgspec.field(name="application/json")
+
+
+class _Evaluated(msgspec.Struct, frozen=True):
+    data: _Bundle
+
+
+class _Expressions(msgspec.Struct, frozen=True):
+    names: _Evaluated
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    user_expressions: _Expressions
+
+
+_reply = msgspec.json.Decoder(_Reply)
+
+
+def manifest_from(content: bytes | None, generation: int) -> StateManifest:
     """Read the kernel's answer. Whatever it is, the result is a bounded manifest: the kernel is not trusted."""
     if content is None:
         return StateManifest(False, generation, reason="the kernel did not answer in time")
-    try:
-        data = content["user_expressions"]["names"]["data"]["application/json"]
-        entries, omitted = data["names"], data["omitted"]
-        names = tuple(
-            LivingName(*(_short(entry[key]) for key in ("name", "type", "shape"))) for entry in entries[:MAX_NAMES]
-        )
-        return StateManifest(True, generation, names, max(0, int(omitted)) + max(0, len(entries) - MAX_NAMES))
-    except (KeyError, TypeError, ValueError):
+    reply = decoded(_reply, content, MAX_CONTENT_BYTES)
+    if reply is None:
         return StateManifest(False, generation, reason="the kernel's answer cannot be read")
+    listing = reply.user_expressions.names.data.listing
+    names = tuple(
+        LivingName(_short(entry.name), _short(entry.type), _short(entry.shape)) for entry in listing.names[:MAX_NAMES]
+    )
+    return StateManifest(True, generation, names, listing.omitted + max(0, len(listing.names) - MAX_NAMES))
 
 
-def _short(value: object) -> str:
-    return " ".join(plain(str(value)).split())[:_MAX_FIELD]
+def _short(value: str) -> str:
+    return " ".join(plain(value).split())[:_MAX_FIELD]
