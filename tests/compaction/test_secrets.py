@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import base64
+import json
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from selfcompact.text.secrets import REDACTED, Redactor, secret_values
+from tests.secrets_of_40_kinds import ORDINARY, SECRETS
 
 KEYS = [
     "sk-" + "abcDEF123456" * 3,
@@ -68,3 +73,44 @@ def test_redaction_never_fails_and_leaves_no_known_value(text: str, values: list
     one = Redactor(values[:1])
     if values:
         assert values[0] not in one(f"a {values[0]} b") or values[0] in REDACTED
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS[:-1])
+def test_forty_kinds_of_secrets_are_found_where_they_usually_stand(text: str, secret: str) -> None:
+    redact = Redactor()
+    clean = redact(f"before\n{text.format(secret)}\nafter")
+    assert secret not in clean
+    assert REDACTED in clean
+    assert clean.startswith("before")
+    assert clean.endswith("after")
+    assert redact(clean) == clean
+    for wrapped in (repr(f"a\n{text.format(secret)}"), json.dumps({"code": f"a\n{text.format(secret)}"})):
+        assert json.dumps(secret)[1:-1] not in redact(wrapped), wrapped
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_what_only_looks_a_little_like_a_secret_stays(text: str) -> None:
+    assert Redactor()(text) == text
+
+
+@pytest.mark.parametrize("value", ['pass"word\\with marks', "zwei wörter\nund eine zeile", "a/b+c=d e&f"])
+def test_a_value_that_the_host_knows_is_found_in_every_form_it_is_written_in(value: str) -> None:
+    redact = Redactor([value])
+    forms = [
+        value,
+        json.dumps({"x": value}),
+        repr(value),
+        quote(value, safe=""),
+        base64.b64encode(value.encode()).decode(),
+    ]
+    for form in forms:
+        assert REDACTED in redact(f"x {form} y"), form
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("DB_PASSWORD", "short one"), ("DATABASE_URL", "postgres://app:inthe-url@h/d"), ("SECRET_KEY_BASE", "0123456789")],
+)
+def test_secrets_of_the_environment_are_told_by_name_and_by_their_place_in_an_address(name: str, value: str) -> None:
+    (secret,) = secret_values({name: value, "SSH_KEY": "/home/someone/.ssh/id_ed25519"})
+    assert secret in value

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from selfcompact.compaction.planning.clean import clean_message
 from selfcompact.compaction.summary.transcript import TOOL_RESULT_CHARS, transcript
 from selfcompact.compaction.summary.windows import windows
 from selfcompact.messages import (
@@ -19,6 +20,7 @@ from selfcompact.messages import (
     UserMessage,
 )
 from selfcompact.text.clip import clip, clip_tokens
+from selfcompact.text.secrets import Redactor
 from tests.compaction.build import answered, called, resulted, said
 
 NOISE = base64.b64encode(random.Random(1).randbytes(3000)).decode()
@@ -83,8 +85,8 @@ def test_nothing_base64_reaches_the_summariser() -> None:
 
 def test_secrets_are_taken_out_before_anything_is_cut() -> None:
     """A cut through a secret would leave half of it."""
-    text = "x" * 1395 + "TOPSECRET" + "y" * 3000
-    (shown,) = transcript([resulted("a", text)], redact=lambda said: said.replace("TOPSECRET", "[redacted]"))
+    message = resulted("a", "x" * 1395 + "TOPSECRET" + "y" * 3000)
+    (shown,) = transcript([clean_message(message, Redactor(["TOPSECRET"]))])
     assert "TOPS" not in shown
 
 

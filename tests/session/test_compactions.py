@@ -183,7 +183,7 @@ async def test_an_attempt_that_did_not_complete_is_recorded_without_secrets(
         "tokensBefore": estimated,
     }
     assert bare["customInstructions"] is None
-    assert (end.error_message, end.custom_instructions) == (outcome.message, "by mauve otter lane, 4711")
+    assert (end.error_message, end.custom_instructions) == (outcome.message, "by [redacted]")
     assert bare_end.custom_instructions is None
 
 

@@ -21,9 +21,9 @@ async def test_a_requested_compaction_plans_once_for_each_state_of_the_context(
     made: list[int] = []
     plan: Any = vars(planner)["plan"]
 
-    def counted(ledger: Any, *arguments: Any) -> Any:
+    def counted(ledger: Any, *arguments: Any, **options: Any) -> Any:
         made.append(ledger.version)
-        return plan(ledger, *arguments)
+        return plan(ledger, *arguments, **options)
 
     monkeypatch.setattr(planner, "plan", counted)
     compaction = CompactionSettings(reserve_tokens=1_500, keep_recent_tokens=600)

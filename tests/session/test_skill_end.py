@@ -19,6 +19,7 @@ from selfcompact.session.requests import MAX_INSTRUCTION_CHARS, PendingRequest, 
 from selfcompact.session.skill_end import ARCHIVE_TIMEOUT_S, HANDLER_TIMEOUT_S, MAX_ENTRY_CHARS, SkillEnd
 from selfcompact.session.status import ContextStatus
 from selfcompact.session.stream import EventHub
+from selfcompact.text.secrets import Redactor
 from tests.log.test_reading import AT, say, write
 
 STATUS = ContextStatus(1, 2, 50.0, False, 3, 4, True, None, 5)
@@ -31,7 +32,7 @@ class Stage:
         self.changes: list[PendingRequest | None] = []
         self.refused: list[str | None] = []
         self.answer: str | None = None
-        self.end = SkillEnd(self.dispatcher, hub, self.slot, Archive(log))
+        self.end = SkillEnd(self.dispatcher, hub, self.slot, Archive(log), Redactor())
         self.end.serve(self)
 
     def status(self) -> ContextStatus:
@@ -173,7 +174,7 @@ def test_the_archive_may_take_as_long_as_a_first_search_does_and_the_others_may_
         limits[request_type] = timeout_s
 
     monkeypatch.setattr(Dispatcher, "register", noted)
-    SkillEnd(Dispatcher(), EventHub(), RequestSlot(), Archive(tmp_path / "s.jsonl")).switch(True)
+    SkillEnd(Dispatcher(), EventHub(), RequestSlot(), Archive(tmp_path / "s.jsonl"), Redactor()).switch(True)
     assert limits == {
         "compact.recall": ARCHIVE_TIMEOUT_S,
         "compact.entry": ARCHIVE_TIMEOUT_S,

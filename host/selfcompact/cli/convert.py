@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,6 +12,7 @@ import click
 from selfcompact.convert import FORMS, IMPORTERS, export_session
 from selfcompact.errors import SessionFileError
 from selfcompact.log.fork import migrate_session
+from selfcompact.text.secrets import Redactor, secret_values
 
 
 @click.command("export")
@@ -18,9 +20,14 @@ from selfcompact.log.fork import migrate_session
 @click.option("--to", "form", type=click.Choice(["pi", *sorted(FORMS)]), required=True, help="The form to write.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to.  [default: standard output]")
 @click.option("--whole", is_flag=True, help="Every message of the branch, not the live context alone.")
-def export(file: Path, form: str, output: Path | None, whole: bool) -> None:
-    """Write a session FILE in another form; what that form cannot hold is said on standard error."""
-    made = export_session(file, form, whole=whole)
+@click.option("--keep-secrets", is_flag=True, help="Leave in what looks like a key or a password.")
+def export(file: Path, form: str, output: Path | None, whole: bool, keep_secrets: bool) -> None:
+    """Write a session FILE in another form; what that form cannot hold is said on standard error.
+
+    Secrets are taken out, but for the form `pi`, which is the log itself.
+    """
+    redact = None if keep_secrets else Redactor(secret_values(os.environ))
+    made = export_session(file, form, whole=whole, redact=redact)
     if output is None:
         sys.stdout.buffer.write(made.content)
     else:

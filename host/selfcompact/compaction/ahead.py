@@ -27,6 +27,7 @@ from selfcompact.compaction.summary.retry import Sleep
 from selfcompact.compaction.summary.summarise import Summary, summarise
 from selfcompact.compaction.summary.summarisers import OfflineSummariser, Summariser
 from selfcompact.settings.compaction import CompactionSettings
+from selfcompact.text.secrets import Redactor
 
 TAIL_SLACK = 1.5
 """How far the tail may have grown over its setting for an earlier cut to serve still."""
@@ -72,7 +73,8 @@ class Background:
     ) -> None:
         self._summariser, self._settings = summariser, settings
         self._window, self._secrets, self._sleep = window, secrets, sleep
-        self._planner = planner or Planner()
+        self._redact = Redactor(secrets)
+        self._planner = planner or Planner(self._redact)
         self._draft: _Draft | None = None
         self._wasted = Tally()
 
@@ -147,7 +149,9 @@ class Background:
         if planned.rebuild != USER_MESSAGES and ledger.scaled(ledger.path.context_tokens(start)) <= keep * TAIL_SLACK:
             self._draft = None
             cut = Cut(start, ledger.path.turn_start_before(start) if draft.plan.is_split_turn else None)
-            settled = plan_at(ledger, cut, self._settings, self._window, instructions=planned.instructions)
+            settled = plan_at(
+                ledger, cut, self._settings, self._window, instructions=planned.instructions, redact=self._redact
+            )
             return settled, written, True
         rest = _rest(planned, written.text, ledger, start)
         if rest is None:

@@ -76,8 +76,8 @@ def compaction_entry(
         first_kept_entry_id=plan.first_kept_entry_id or own_id,
         tokens_before=plan.tokens_before,
         details={
-            "readFiles": list(plan.files.read_files),
-            "modifiedFiles": list(plan.files.modified_files),
+            "readFiles": [redact(name) for name in plan.files.read_files],
+            "modifiedFiles": [redact(name) for name in plan.files.modified_files],
             KEY: ours.to_json(),
         },
         custom_instructions=redact(plan.instructions) if plan.instructions else None,

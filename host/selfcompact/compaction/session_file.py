@@ -9,7 +9,8 @@ from pathlib import Path
 
 from selfcompact.compaction.commit import compaction_entry
 from selfcompact.compaction.planning.ledger import Ledger
-from selfcompact.compaction.planning.plan import Plan, Skip, plan
+from selfcompact.compaction.planning.plan import Plan, Skip
+from selfcompact.compaction.planning.planner import Planner
 from selfcompact.compaction.style.loading import style_of
 from selfcompact.compaction.summary.summarise import Summary, summarise
 from selfcompact.compaction.summary.summarisers import Summariser
@@ -17,7 +18,7 @@ from selfcompact.details import CompactionDetails
 from selfcompact.entries import CompactionEntry
 from selfcompact.log import SessionLog, read_live
 from selfcompact.settings.compaction import CompactionSettings, settings_for_window
-from selfcompact.text.secrets import secret_values
+from selfcompact.text.secrets import Redactor, secret_values
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ def plan_file(
     style_of(settings)  # a style that is not there is an error also when there is nothing to do
     fitting = settings_for_window(settings, window)
     ledger = Ledger(read_live(path).entries)
-    return FilePlan(path, fitting, window, ledger, plan(ledger, fitting, window, instructions=instructions))
+    redact = Redactor(secret_values(os.environ))
+    planned = Planner(redact).plan(ledger, fitting, window, instructions=instructions)
+    return FilePlan(path, fitting, window, ledger, planned)
 
 
 async def compact_planned(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from selfcompact.codec import Json
+from selfcompact.compaction.planning.clean import clean_message
 from selfcompact.entries import BranchSummaryEntry, CompactionEntry, message_of
 from selfcompact.log.blobs import with_blobs
 from selfcompact.log.chain import ancestors
@@ -31,6 +32,7 @@ from selfcompact.messages import (
     text_of,
 )
 from selfcompact.session.history import build_history
+from selfcompact.text.secrets import Redactor
 from selfcompact.text.surrogates import encodable
 
 
@@ -42,8 +44,10 @@ class Export:
     lost: Counter[str] = field(default_factory=Counter)
 
 
-def export_session(path: Path, form: str, *, whole: bool = False) -> Export:
-    """A session file in another form, one of `FORMS`.
+def export_session(path: Path, form: str, *, whole: bool = False, redact: Redactor | None = None) -> Export:
+    """A session file in another form, one of `FORMS`, without secrets where `redact` is given.
+
+    The form `pi` is the log itself, as it stands.
 
     Raises:
         SessionFileError: the file cannot be read or is not a session file of our version.
@@ -53,6 +57,8 @@ def export_session(path: Path, form: str, *, whole: bool = False) -> Export:
         return _log(path)
     lost: Counter[str] = Counter()
     messages = _whole_branch(path) if whole else build_history(read_live(path).entries)
+    if redact is not None:
+        messages = [clean_message(message, redact) for message in messages]
     return Export(FORMS[form](messages, lost), lost)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from anyio.abc import TaskGroup
@@ -43,7 +43,6 @@ from selfcompact.session.policy import SessionPolicy
 from selfcompact.session.stream import EventHub
 from selfcompact.session.writer import SummaryWriter
 from selfcompact.settings.compaction import CompactionSettings
-from selfcompact.text.secrets import Redactor
 
 Failure = CompactionError | ModelError | SessionFileError
 Phase = Literal["standalone", "pre-turn", "mid-turn"]
@@ -156,13 +155,17 @@ class Compactor:
         self._hub.emit(CompactionStart(reason=reason, custom_instructions=instructions))
         self.newest = CompactionOutcome(reason, "interrupted", message="the compaction was cancelled")
         try:
-            self.newest = await self._attempt(order)
+            self.newest = self._cleaned(await self._attempt(order))
             if self.newest.result is not None:
                 await self._run_after_hooks(self.newest.result)
         finally:
             # Cancelled before the commit it was interrupted; cancelled in the hooks after it, it is completed.
             self._finish(order, self.newest, will_retry=will_retry and self.newest.completed)
         return self.newest
+
+    def _cleaned(self, outcome: CompactionOutcome) -> CompactionOutcome:
+        """What went wrong, told without secrets: hooks, summarisers and providers quote what they were given."""
+        return outcome if outcome.message is None else replace(outcome, message=self._policy.redact(outcome.message))
 
     async def _attempt(self, order: _Order) -> CompactionOutcome:
         reason = order.reason
@@ -279,14 +282,13 @@ class Compactor:
 
     def _attempt_record(self, order: _Order, outcome: CompactionOutcome, duration_ms: int) -> dict[str, Json]:
         """What the log keeps of an attempt that did not complete."""
-        redact = Redactor(self._secrets)
         return {
             "trigger": TRIGGERS[order.reason],
             "reason": order.reason,
             "phase": order.phase,
             "status": outcome.status,
-            "message": redact(outcome.message) if outcome.message else outcome.message,
-            "customInstructions": redact(order.instructions) if order.instructions else order.instructions,
+            "message": outcome.message,
+            "customInstructions": order.instructions,
             "tokensBefore": self._conversation.ledger.estimated_tokens,
             "durationMs": duration_ms,
         }
@@ -307,7 +309,7 @@ class Compactor:
         )
 
     def _report(self, sentence: str) -> None:
-        self._hub.emit(WarningRaised(message=sentence))
+        self._hub.emit(WarningRaised(message=self._policy.redact(sentence)))
 
     def _elapsed_ms(self, order: _Order) -> int:
         return round((self._clock() - order.began) * 1000)

@@ -50,8 +50,12 @@ class Coordinator:
 
     def wait_in_line(self, instructions: str | None) -> ManualCompaction:
         """Ask for a compaction at the next boundary, or join the one that waits already."""
-        self._manual = self._manual or ManualCompaction(instructions)
+        self._manual = self._manual or ManualCompaction(self._cleaned(instructions))
         return self._manual
+
+    def _cleaned(self, instructions: str | None) -> str | None:
+        """Instructions without secrets: they are told in events, kept in records, and sent to the summariser."""
+        return None if instructions is None else self.policy.redact(instructions)
 
     def let_answer(self, model: Model) -> None:
         """Have another model answer from the next request on."""
@@ -62,6 +66,7 @@ class Coordinator:
 
         Whoever came meanwhile gets the same outcome; when the caller itself is cancelled, they try again themselves.
         """
+        instructions = self._cleaned(instructions)
         self._manual = ManualCompaction(instructions)
         went_away = True
         try:

@@ -40,7 +40,7 @@ from selfcompact.settings.load import LoadedSettings, load_settings
 from selfcompact.settings.schema import Settings
 from selfcompact.settings.watch import SettingsWatch
 from selfcompact.skills import system_prompt
-from selfcompact.text.secrets import secret_values
+from selfcompact.text.secrets import Redactor, secret_values
 from selfcompact.text.tokens import ScriptAwareEstimator
 from selfcompact.workspace import checked_workspace, new_session_file
 
@@ -137,7 +137,9 @@ async def assembled(
         cache_key=log.header.id,
         retry=config.settings.retry,
     )
-    policy = SessionPolicy(conversation, turns, hub, slot, settings=config.settings, watch=config.watch)
+    secrets = secret_values(os.environ)
+    redact = Redactor(secrets)
+    policy = SessionPolicy(conversation, turns, hub, slot, settings=config.settings, watch=config.watch, redact=redact)
     writer = SummaryWriter(config.summariser, policy=policy, cache_key=log.header.id)
     writer.current()  # there is always one that is known to work
     has_past = any(isinstance(entry, MessageEntry) for entry in log.entries)
@@ -157,9 +159,9 @@ async def assembled(
             hub=hub,
             hooks=config.hooks,
             tasks=tasks,
-            secrets=secret_values(os.environ),
+            secrets=secrets,
         )
-        skill = SkillEnd(dispatcher, hub, slot, Archive(log.path))
+        skill = SkillEnd(dispatcher, hub, slot, Archive(log.path), redact)
         session = Session(
             conversation=conversation,
             turns=turns,

@@ -21,6 +21,7 @@ from selfcompact.session.turn import TurnRunner
 from selfcompact.settings.compaction import CompactionSettings, settings_for_window
 from selfcompact.settings.schema import Settings
 from selfcompact.settings.watch import SettingsWatch
+from selfcompact.text.secrets import Redactor
 
 NEAR_SHARE = 0.9
 """Of the threshold: above it, the summary of the threshold compaction that is coming is begun ahead."""
@@ -38,12 +39,13 @@ class SessionPolicy:
         *,
         settings: Settings,
         watch: SettingsWatch,
+        redact: Redactor,
     ) -> None:
         self._conversation, self._turns, self._hub, self._slot = conversation, turns, hub, slot
         self.settings, self._watch = settings, watch
         self.next_model: Model | None = None
         self._told_disarmed = False
-        self.planner = Planner()
+        self.redact, self.planner = redact, Planner(redact)
 
     @property
     def model(self) -> Model:

@@ -27,6 +27,7 @@ from selfcompact.session.requests import (
 from selfcompact.session.status import ContextStatus
 from selfcompact.session.stream import EventHub
 from selfcompact.text.clip import clip
+from selfcompact.text.secrets import Redactor
 
 HANDLER_TIMEOUT_S = 10.0
 """For `status` and `run`; both answer from memory, so this only bounds a fault."""
@@ -64,8 +65,10 @@ class SkillEnd:
         hub: EventHub,
         slot: RequestSlot,
         archive: Archive,
+        redact: Redactor,
     ) -> None:
         self._dispatcher, self._hub, self._slot, self._archive = dispatcher, hub, slot, archive
+        self._redact = redact
         self._host: SkillHost
         self._enabled = False
         self.turn: int | None = None
@@ -110,13 +113,14 @@ class SkillEnd:
     async def _on_run(self, payload: RunPayload) -> RunReply:
         if self.turn is None:
             return {"scheduled": False, "reason": "no active turn: a compaction can be asked for only while one runs"}
-        refusal = self._host.refusal(payload.instructions)
+        instructions = None if payload.instructions is None else self._redact(payload.instructions)
+        refusal = self._host.refusal(instructions)
         if refusal is not None:
             return {"scheduled": False, "reason": refusal}
-        request = PendingRequest(payload.instructions)
+        request = PendingRequest(instructions)
         self._slot.put(request)
         self._host.pending_changed(request)
-        self._hub.emit(CompactionScheduled(custom_instructions=payload.instructions))
+        self._hub.emit(CompactionScheduled(custom_instructions=instructions))
         return {"scheduled": True, "note": SCHEDULED_NOTE}
 
     async def _on_recall(self, payload: RecallPayload) -> Mapping[str, Json]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -96,12 +96,18 @@ class Plan:
 
 
 def plan(
-    ledger: Ledger, settings: CompactionSettings, window: int | None, *, instructions: str | None = None
+    ledger: Ledger,
+    settings: CompactionSettings,
+    window: int | None,
+    *,
+    instructions: str | None = None,
+    redact: Callable[[str], str] = str,
 ) -> Plan | Skip:
     """What a compaction of this context would do, or why there is nothing to do.
 
     Pure and without waiting; the cost does not grow with the session. `window` is the context window of the model
-    that the session talks to, in tokens, None when nobody knows it.
+    that the session talks to, in tokens, None when nobody knows it. `redact` takes secrets out of the user's words
+    before they are cut.
     """
     if is_just_compacted(ledger):
         return Skip(ALREADY_COMPACTED)
@@ -111,11 +117,17 @@ def plan(
         return Skip(TOO_SHORT)
     if style_of(settings).rebuild == USER_MESSAGES:
         cut = Cut(len(ledger.path))
-    return plan_at(ledger, cut, settings, window, instructions=instructions)
+    return plan_at(ledger, cut, settings, window, instructions=instructions, redact=redact)
 
 
 def plan_at(
-    ledger: Ledger, cut: Cut, settings: CompactionSettings, window: int | None, *, instructions: str | None = None
+    ledger: Ledger,
+    cut: Cut,
+    settings: CompactionSettings,
+    window: int | None,
+    *,
+    instructions: str | None = None,
+    redact: Callable[[str], str] = str,
 ) -> Plan:
     """What a compaction with this very cut would do. The cost does not grow with the session."""
     path = ledger.path
@@ -129,10 +141,10 @@ def plan_at(
     user_messages: tuple[str, ...] = ()
     if rebuild == USER_MESSAGES:
         user_messages = carried_user_messages(
-            ledger, carried, min(USER_MESSAGES_TOKENS, budget.user_message_tokens(window))
+            ledger, carried, min(USER_MESSAGES_TOKENS, budget.user_message_tokens(window)), redact
         )
     else:
-        user_message = _carried_user_message(ledger, cut, window, carried)
+        user_message = _carried_user_message(ledger, cut, window, carried, redact)
     kept_tokens = ledger.scaled(path.context_tokens(cut.first_kept))
     removed = ledger.scaled(path.context_tokens(0, cut.first_kept))
     written = min(budget.summary_tokens(settings.reserve_tokens, window), max(removed // 4, 1))
@@ -184,7 +196,9 @@ def stored_parts(compaction: CompactionEntry) -> tuple[str, tuple[HostBlock, ...
     return hostblocks.split(compaction.summary)
 
 
-def _carried_user_message(ledger: Ledger, cut: Cut, window: int | None, carried: Sequence[str]) -> str | None:
+def _carried_user_message(
+    ledger: Ledger, cut: Cut, window: int | None, carried: Sequence[str], redact: Callable[[str], str]
+) -> str | None:
     """The newest real user message when the kept tail does not have it.
 
     It is on the summarised part of the path, or the previous compaction carries it. One that would fill more than
@@ -195,7 +209,7 @@ def _carried_user_message(ledger: Ledger, cut: Cut, window: int | None, carried:
     if position is not None:
         if position >= cut.first_kept:
             return None
-        text = _words(path, position)
+        text = redact(_words(path, position))
         return clip_tokens(
             text,
             budget.user_message_tokens(window),

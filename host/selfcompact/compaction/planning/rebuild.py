@@ -6,7 +6,7 @@ context. They are taken newest first up to a budget; the last that no longer fit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from selfcompact.compaction.planning import hostblocks
 from selfcompact.compaction.planning.hostblocks import HostBlock
@@ -28,7 +28,10 @@ MIN_CUT_TOKENS = 64
 
 
 def carried_user_messages(
-    ledger: Ledger, earlier: Sequence[str], budget_tokens: int = USER_MESSAGES_TOKENS
+    ledger: Ledger,
+    earlier: Sequence[str],
+    budget_tokens: int = USER_MESSAGES_TOKENS,
+    redact: Callable[[str], str] = str,
 ) -> tuple[str, ...]:
     """The user's messages for the next context, oldest first. What the host wrote and earlier summaries are left out.
 
@@ -51,7 +54,7 @@ def carried_user_messages(
     path = ledger.path
     position = path.turn_start_before(len(path))
     while position is not None:
-        text = text_of(path.span(position, position + 1)[0]).strip("\n")
+        text = redact(text_of(path.span(position, position + 1)[0])).strip("\n")
         if text.strip() and not take(text):
             return tuple(reversed(chosen))
         position = path.turn_start_before(position)

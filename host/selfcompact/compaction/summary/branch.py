@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from selfcompact.compaction.planning import budget
+from selfcompact.compaction.planning.clean import clean_message
 from selfcompact.compaction.style.loading import load_style, prompt
 from selfcompact.compaction.summary.fold import Folder, Progress, Tally, Task
 from selfcompact.compaction.summary.summarisers import TextSummariser
@@ -31,13 +32,14 @@ async def branch_summary(
         ModelError: the provider failed.
     """
     style, redact = load_style("sections"), Redactor(secrets)
+    cleaned = [clean_message(message, redact) for message in messages]
     messages = tuple(messages)
     window = summariser.context_window or budget.ASSUMED_WINDOW_TOKENS
     task = Task(
         part="branch",
         style=style,
         form=style.form,
-        items=transcript(messages, redact=redact, drop_thinking=summariser.drops_thinking),
+        items=transcript(cleaned, drop_thinking=summariser.drops_thinking),
         window=window,
         output_tokens=budget.summary_tokens(settings.reserve_tokens, window, summariser.max_output_tokens),
         message_count=len(messages),

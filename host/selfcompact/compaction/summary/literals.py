@@ -6,7 +6,7 @@ A summariser may drop what it was asked to keep; so the literals are found here 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from selfcompact.text.tokens import Estimator
@@ -37,10 +37,6 @@ class KeptLiterals:
     carried: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-
-    def redacted(self, redact: Callable[[str], str]) -> KeptLiterals:
-        """The same without secrets."""
-        return KeptLiterals(*(tuple(map(redact, part)) for part in (self.carried, self.missing, self.left_out)))
 
     def text(self) -> str:
         """The body of `## Kept verbatim`; empty when there is nothing to say."""

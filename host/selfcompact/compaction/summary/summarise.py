@@ -10,6 +10,7 @@ import anyio
 from selfcompact.compaction.offline import facts
 from selfcompact.compaction.offline.writing import fitting_tokens
 from selfcompact.compaction.planning import budget
+from selfcompact.compaction.planning.clean import clean_message, without_secrets
 from selfcompact.compaction.planning.plan import Plan
 from selfcompact.compaction.style.loading import Style, style_of
 from selfcompact.compaction.summary.fold import Folder, Progress, Tally, Task
@@ -65,6 +66,7 @@ async def summarise(
         ModelError: the provider failed, and there is no fallback.
     """
     redact = Redactor(secrets)
+    plan = without_secrets(plan, redact)
     if isinstance(summariser, OfflineSummariser):
         return _finished(plan, _offline(plan, summariser, settings, redact), redact, summariser.name, offline=True)
     tally = tally if tally is not None else Tally()
@@ -84,7 +86,7 @@ async def _by_model(
     summariser: TextSummariser,
     settings: CompactionSettings,
     window: int | None,
-    redact: Callable[[str], str],
+    redact: Redactor,
     tally: Tally,
     on_progress: Callable[[Progress], None] | None,
     sleep: Sleep | None,
@@ -104,7 +106,7 @@ async def _by_model(
         part="history",
         style=style,
         form=style.form,
-        items=transcript(history, redact=redact, drop_thinking=summariser.drops_thinking),
+        items=transcript(history, drop_thinking=summariser.drops_thinking),
         window=width,
         output_tokens=_output_tokens(style, settings, width, summariser),
         message_count=len(history),
@@ -118,7 +120,7 @@ async def _by_model(
         part="turn prefix",
         style=style,
         form=style.prefix_form,
-        items=transcript(plan.turn_prefix, redact=redact, drop_thinking=summariser.drops_thinking),
+        items=transcript(plan.turn_prefix, drop_thinking=summariser.drops_thinking),
         window=width,
         output_tokens=budget.prefix_tokens(settings.reserve_tokens, width, summariser.max_output_tokens),
         message_count=0,  # brief by design, however long the prefix
@@ -168,20 +170,19 @@ def supplied_summary(plan: Plan, text: str, summariser: str, *, secrets: Sequenc
     """A summary that was not asked of a summariser, with the same care: secrets out, open questions and what was asked
     to be kept in."""
     redact = Redactor(secrets)
-    return _finished(plan, redact(text), redact, summariser)
+    return _finished(without_secrets(plan, redact), redact(text), redact, summariser)
 
 
-def missing_questions(plan: Plan, text: str, redact: Callable[[str], str]) -> tuple[str, ...]:
+def missing_questions(plan: Plan, text: str, redact: Redactor) -> tuple[str, ...]:
     """Questions that nobody answered, that leave the context, and that the summary does not have."""
-    open_ones = facts.open_questions((*plan.removed, *plan.kept))
-    kept = [text_of(message) for message in plan.kept]
-    leaving = (redact(question) for question in open_ones if not any(question in said for said in kept))
+    staying = [clean_message(message, redact) for message in plan.kept]
+    open_ones = facts.open_questions((*plan.removed, *staying))
+    kept = [text_of(message) for message in staying]
+    leaving = (question for question in open_ones if not any(question in said for said in kept))
     return tuple(question for question in leaving if question not in text)
 
 
-def _offline(
-    plan: Plan, summariser: OfflineSummariser, settings: CompactionSettings, redact: Callable[[str], str]
-) -> str:
+def _offline(plan: Plan, summariser: OfflineSummariser, settings: CompactionSettings, redact: Redactor) -> str:
     limit = budget.summary_tokens(settings.reserve_tokens, plan.window)
     return summariser.write(plan, fitting_tokens(plan, int(limit / plan.ratio)), redact)
 
@@ -189,7 +190,7 @@ def _offline(
 def _finished(
     plan: Plan,
     text: str,
-    redact: Callable[[str], str],
+    redact: Redactor,
     name: str,
     tally: Tally | None = None,
     *,
@@ -216,6 +217,6 @@ def _finished(
         requests=tally.requests,
         offline=offline,
         repaired=tuple(dict.fromkeys(tally.repairs)),
-        kept=kept.redacted(redact),
+        kept=kept,
         failure=failure,
     )

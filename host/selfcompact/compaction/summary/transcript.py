@@ -46,7 +46,6 @@ _BASE64 = re.compile(
 def transcript(
     messages: Iterable[Message],
     *,
-    redact: Callable[[str], str] = str,
     drop_thinking: bool = False,
     tool_result_chars: int = TOOL_RESULT_CHARS,
 ) -> tuple[str, ...]:
@@ -57,7 +56,7 @@ def transcript(
     """
     messages = tuple(messages)
     useless = _useless_calls(messages)
-    rendered = (_render(message, redact, drop_thinking, tool_result_chars, useless) for message in messages)
+    rendered = (_render(message, drop_thinking, tool_result_chars, useless) for message in messages)
     return tuple(text for text in rendered if text)
 
 
@@ -73,11 +72,9 @@ def _mixed(text: str) -> bool:
     return len(set(text)) > 20
 
 
-def _render(
-    message: Message, redact: Callable[[str], str], drop_thinking: bool, result_chars: int, useless: frozenset[str]
-) -> str:
+def _render(message: Message, drop_thinking: bool, result_chars: int, useless: frozenset[str]) -> str:
     def clean(text: str, limit: int | None = None) -> str:
-        text = without_base64(redact(text))
+        text = without_base64(text)
         return inert(text if limit is None else clip(text, limit)).strip()
 
     if isinstance(message, UserMessage):
