@@ -20,6 +20,7 @@ SelfcompactError
 │   ├── ProviderUnavailable     5xx, or no connection
 │   ├── ModelTimeout            nothing arrived for too long
 │   ├── Refused                 the provider's filter or the model declined
+│   ├── ImageRefused            the provider cannot take an image of the request
 │   └── ScriptExhausted         a scripted model has no step left
 ├── CompactionError
 │   ├── SummaryRejected         the reply broke the output contract
@@ -190,6 +191,10 @@ class ModelTimeout(ModelError):
 
 class Refused(ModelError):
     """The provider's filter or the model itself declined to answer."""
+
+
+class ImageRefused(ModelError):
+    """The provider cannot take an image of the request; without it, or with another one, it would answer."""
 
 
 class ScriptExhausted(ModelError):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -90,27 +92,48 @@ async def test_a_manual_compaction_that_is_vetoed_keeps_the_pending_request(open
     ]
 
 
-async def test_a_hook_that_raises_hangs_or_answers_nonsense_is_reported_and_passed_over(opened: OpenSession) -> None:
-    async def raises(_: sc.CompactionPreparation) -> None:
-        raise RuntimeError("broken hook")
+async def raises(_: sc.CompactionPreparation) -> None:
+    raise RuntimeError("broken hook")
 
-    async def hangs(_: sc.CompactionPreparation) -> None:
-        await anyio.sleep_forever()
 
-    async def nonsense(_: object) -> object:
-        return 3
+async def hangs(_: sc.CompactionPreparation) -> None:
+    await anyio.sleep_forever()
 
-    hooks = sc.Hooks(before_compact=[raises, hangs, nonsense], after_compact=[nonsense], timeout_s=0.2)  # type: ignore[list-item]  # wrong on purpose
+
+async def nonsense(_: object) -> object:
+    return 3
+
+
+BROKEN: dict[str, Any] = {"broken hook": raises, "longer than 0.2 s": hangs, "returned int": nonsense}
+
+
+@pytest.mark.parametrize("said", BROKEN)
+async def test_a_hook_that_raises_hangs_or_answers_nonsense_before_a_compaction_is_a_veto(
+    opened: OpenSession, said: str
+) -> None:
+    hooks = sc.Hooks(before_compact=[BROKEN[said]], timeout_s=0.2)
+    async with opened([*fill(), sc.cell(ASK), sc.say("went on")], hooks=hooks) as session:
+        stream = session.events()
+        result = await session.prompt("go")
+        (warning,) = of_type(stream.pending(), "warning")
+    (outcome,) = result.compactions
+    assert (result.text, outcome.status) == ("went on", "vetoed")
+    assert said in warning.message
+    assert said in (outcome.message or "")
+    assert "onFailure" in (outcome.message or "")
+
+
+async def test_hooks_that_are_said_to_go_on_are_reported_and_passed_over(opened: OpenSession) -> None:
+    before: list[Any] = [raises, hangs, nonsense]
+    hooks = sc.Hooks(before_compact=before, after_compact=[nonsense, raises], timeout_s=0.2, on_failure="go-on")  # type: ignore[list-item]
     async with opened([*fill(), sc.cell(ASK), sc.say("ok")], hooks=hooks) as session:
         stream = session.events()
         result = await session.prompt("go")
         warnings = [event.message for event in of_type(stream.pending(), "warning")]
     assert [outcome.status for outcome in result.compactions] == ["completed"]
-    assert len(warnings) == 4
-    for warning, expected in zip(
-        warnings, ["broken hook", "longer than 0.2 s", "returned int", "returned int"], strict=True
-    ):
-        assert expected in warning
+    expected = ["broken hook", "longer than 0.2 s", "returned int", "returned int", "broken hook"]
+    for warning, words in zip(warnings, expected, strict=True):
+        assert words in warning
 
 
 @pytest.mark.parametrize(
@@ -165,17 +188,66 @@ async def test_a_command_after_a_compaction_adds_context(opened: OpenSession, tm
         ("time.sleep(30)", "longer than 0.5 s"),
     ],
 )
-async def test_a_failing_command_is_reported_and_the_compaction_happens(
+async def test_a_command_that_fails_before_a_compaction_is_a_veto_unless_it_is_said_to_go_on(
     opened: OpenSession, tmp_path: Path, program: str, said: str
 ) -> None:
-    hooks = {"beforeCompact": [command(tmp_path, program, timeout_s=0.5)]}
+    for on_failure, status in (("veto", "vetoed"), ("go-on", "completed")):
+        hook = {**command(tmp_path, program, timeout_s=0.5), "onFailure": on_failure}
+        async with opened(
+            [*fill(), sc.cell(ASK), sc.say("ok")],
+            command_hooks={"beforeCompact": [hook]},
+            session_file=tmp_path / f"{on_failure}.jsonl",
+        ) as session:
+            stream = session.events()
+            result = await session.prompt("go")
+            (warning,) = of_type(stream.pending(), "warning")
+        assert [outcome.status for outcome in result.compactions] == [status]
+        assert said in warning.message
+        assert "hook.py" in warning.message
+
+
+async def test_a_command_that_cannot_be_started_is_a_veto(opened: OpenSession, tmp_path: Path) -> None:
+    hooks = {"beforeCompact": [{"argv": [str(tmp_path / "missing")]}]}
     async with opened([*fill(), sc.cell(ASK), sc.say("ok")], command_hooks=hooks) as session:
-        stream = session.events()
         result = await session.prompt("go")
-        (warning,) = of_type(stream.pending(), "warning")
-    assert [outcome.status for outcome in result.compactions] == ["completed"]
-    assert said in warning.message
-    assert "hook.py" in warning.message
+    (outcome,) = result.compactions
+    assert outcome.status == "vetoed"
+    assert "cannot be started" in (outcome.message or "")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "exit 2",
+        "exec 0<&-; exit 2",
+        "exec 0<&-; echo '{\"cancel\": true}'; sleep 0.1",
+        "head -c 10 >/dev/null; exit 2",
+        "sleep 60 & exit 2",
+        "yes no | head -c 3000000 >&2; exit 2",
+    ],
+)
+async def test_a_commands_veto_counts_whatever_it_reads_and_whatever_it_leaves_running(
+    opened: OpenSession, tmp_path: Path, program: str
+) -> None:
+    """Its input is larger than a pipe holds, so a writer that minds would fail."""
+    hooks = {"beforeCompact": [{"argv": ["/bin/sh", "-c", f"echo $$ > {tmp_path}/pid; {program}"], "timeoutS": 20}]}
+    steps = [*fill(), sc.cell("await compact.run('keep ' + 'x' * 9_000)"), sc.say("ok")]
+    async with opened(steps, command_hooks=hooks) as session:
+        begin = anyio.current_time()
+        result = await session.prompt("go")
+        assert anyio.current_time() - begin < 10
+    assert [outcome.status for outcome in result.compactions] == ["vetoed"]
+    assert alive_in_group((tmp_path / "pid").read_text().strip()) == []
+
+
+def alive_in_group(group: str) -> list[str]:
+    """The processes of a group that have not ended; who ended and was not asked yet how does not count."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            pid, rest = stat.parent.name, stat.read_text().rsplit(")", 1)[1].split()
+            found += [pid] if rest[2] == group and rest[0] != "Z" else []
+    return found
 
 
 async def test_every_attempt_leaves_a_record(opened: OpenSession) -> None:

@@ -101,10 +101,8 @@ async def sibling_median(kernel: Kernel, count: int = 100) -> float:
 
 
 async def flooded(name: str) -> dict[str, float]:
-    with tempfile.TemporaryDirectory() as folder:
-        other = sc.open_session(
-            sc.ScriptedModel([]), workspace=Path(folder), session_file=Path(folder).with_suffix(".jsonl")
-        )
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as logs:
+        other = sc.open_session(sc.ScriptedModel([]), workspace=Path(folder), session_file=Path(logs) / "s.jsonl")
         policy = SandboxPolicy(memory=None)
         settings = KernelSettings(cell_timeout_s=LIMIT_S)
         async with (

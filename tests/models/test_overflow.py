@@ -15,6 +15,7 @@ from pydantic_ai import exceptions
 from selfcompact.errors import (
     AuthenticationFailed,
     ContextOverflow,
+    ImageRefused,
     ModelError,
     PermissionDenied,
     ProviderUnavailable,
@@ -37,6 +38,7 @@ CLASSES: dict[str, type[ModelError]] = {
     "permission": PermissionDenied,
     "unavailable": ProviderUnavailable,
     "not_found": ModelError,
+    "image": ImageRefused,
     "unknown": ModelError,
 }
 

@@ -91,7 +91,7 @@ async def test_a_hook_that_fails_is_named_and_what_comes_after_it_runs() -> None
         return sc.Veto("no")
 
     reports: list[str] = []
-    hooks = Hooks(before_compact=[my_hook, Named(), veto], after_compact=[my_hook])
+    hooks = Hooks(before_compact=[my_hook, Named(), veto], after_compact=[my_hook], on_failure="go-on")
     assert await hooks.before(PREPARATION, reports.append) == sc.Veto("no")
     assert await hooks.after(RESULT, reports.append) == []
     first, second, third = reports

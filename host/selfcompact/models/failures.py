@@ -15,6 +15,7 @@ from typing import Literal
 from selfcompact.errors import (
     AuthenticationFailed,
     ContextOverflow,
+    ImageRefused,
     ModelError,
     PermissionDenied,
     ProviderUnavailable,
@@ -23,7 +24,16 @@ from selfcompact.errors import (
 )
 
 Meaning = Literal[
-    "overflow", "rate_limit", "quota", "authentication", "permission", "refused", "unavailable", "not_found", "unknown"
+    "overflow",
+    "rate_limit",
+    "quota",
+    "authentication",
+    "permission",
+    "refused",
+    "unavailable",
+    "not_found",
+    "image",
+    "unknown",
 ]
 
 
@@ -40,6 +50,9 @@ def _rule(meaning: Meaning, pattern: str, *statuses: int | None) -> _Rule:
     return _Rule(meaning, pattern, frozenset(statuses))
 
 
+_MISTAKEN = (400, 404, 415, 422, 500)
+"""Statuses of a request that cannot be carried out; llama.cpp says 500 when it cannot load an image."""
+
 RULES: tuple[_Rule, ...] = (
     # Limits on tokens per time come first: they mention tokens, context and maximums as overflows do.
     _rule("rate_limit", r"tokens? per (min|minute|hour|day)|per-minute|\btpm\b|\btpd\b|\brpm\b|requests per"),
@@ -48,7 +61,28 @@ RULES: tuple[_Rule, ...] = (
     _rule("quota", r"insufficient_quota|exceeded your current quota|billing|credit balance|credits|payment"),
     # Limits on the output, on names and on single images are mistakes of the request; a shorter history mends none.
     _rule("unknown", r"max_tokens.{0,80}(must be|too large|supports at most|maximum allowed number|not supported)"),
-    _rule("unknown", r"maximum tokens you requested|image exceeds|string too long"),
+    _rule("unknown", r"maximum tokens you requested|string too long"),
+    # One image that cannot be taken spoils every later request that carries it.
+    _rule(
+        "image", r"image (exceeds|does not match)|image.?(parse|format|decod\w*).?error|image dimensions", *_MISTAKEN
+    ),
+    _rule(
+        "image",
+        r"(could not|cannot|can.t|unable to|failed to) (process|load|decode|identify|read|parse).{0,30}image",
+        *_MISTAKEN,
+    ),
+    _rule("image", r"image.{0,40}(could not|cannot|can.t) be (processed|loaded|decoded|read)", *_MISTAKEN),
+    _rule(
+        "image",
+        r"(invalid|unsupported|corrupt\w*|malformed).{0,20}image|image_url.{0,30}(invalid|not valid)",
+        *_MISTAKEN,
+    ),
+    _rule(
+        "image",
+        r"(not|n.t) support.{0,30}(image|vision)|support image input|image input.{0,12}not supported",
+        *_MISTAKEN,
+    ),
+    _rule("image", r"at most \d+ image|missing data required for image", *_MISTAKEN),
     # The wordings of overflow.
     _rule("overflow", r"context_length_exceeded|context.?window.?(exceed|overflow)|model_context_window_exceeded"),
     _rule("overflow", r"max(imum)? (context|sequence|model|prompt) ?(window|len)|context size has been exceeded"),
@@ -131,6 +165,8 @@ def error_for(
             return PermissionDenied(said, status=status)
         case "refused":
             return Refused(said, status=status)
+        case "image":
+            return ImageRefused(said, status=status)
         case "unavailable":
             return ProviderUnavailable(said, status=status)
         case _:

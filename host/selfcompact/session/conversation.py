@@ -20,6 +20,7 @@ from selfcompact.entries import (
     MessageEntry,
     ModelChangeEntry,
     SessionInfoEntry,
+    message_of,
     new_entry_id,
     now_iso,
 )
@@ -27,7 +28,7 @@ from selfcompact.log import LiveLog, SessionLog
 from selfcompact.log.reading import model_in_force
 from selfcompact.messages import AssistantMessage, Message, TextContent, ToolCall
 from selfcompact.session.attempts import AttemptAccount
-from selfcompact.session.history import build_history
+from selfcompact.session.history import IMAGES_WITHHELD, build_history, has_image, withheld_images
 from selfcompact.text.tokens import Estimator, ScriptAwareEstimator
 
 
@@ -114,6 +115,26 @@ class Conversation:
                 id=self.new_id(), parent_id=self._leaf_id, timestamp=now_iso(), provider=provider, model_id=model_id
             )
         )
+
+    def withhold_images(self, said: str) -> int:
+        """Record that images are not sent any more, and return of how many messages.
+
+        Those that no response has followed yet, as the others were taken before; all of them when there are none such.
+        """
+        withheld = withheld_images(self.entries)
+        fresh: list[str] = []
+        older: list[str] = []
+        answered = False
+        for entry in reversed(self.entries):
+            message = message_of(entry)
+            if isinstance(message, AssistantMessage):
+                answered = answered or message.stop_reason not in ("error", "aborted")
+            elif message is not None and entry.id not in withheld and has_image(message):
+                (older if answered else fresh).append(entry.id)
+        found = fresh or older
+        if found:
+            self.note(IMAGES_WITHHELD, {"entryIds": [*found], "said": said})
+        return len(found)
 
     def new_id(self) -> str:
         """An id that no live entry has."""

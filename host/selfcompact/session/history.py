@@ -12,12 +12,13 @@ from dataclasses import replace
 
 from selfcompact.compaction.planning.rebuild import is_user_messages, rebuilt
 from selfcompact.compaction.style.frame import framed, framed_branch
-from selfcompact.entries import BranchSummaryEntry, CompactionEntry, Entry, iso_to_ms, message_of
+from selfcompact.entries import BranchSummaryEntry, CompactionEntry, CustomEntry, Entry, iso_to_ms, message_of
 from selfcompact.messages import (
     AssistantMessage,
     BashExecutionMessage,
     Content,
     CustomMessage,
+    ImageContent,
     Message,
     TextContent,
     ThinkingContent,
@@ -33,6 +34,12 @@ UNKNOWN_OUTCOME = "This call did not complete; whether it had effects is unknown
 
 GOES_ON = "(The previous response ended here; the session went on without a new request.)"
 """Stands between two responses that follow each other."""
+
+IMAGES_WITHHELD = "selfcompact.imagesWithheld"
+"""The record that names the entries whose images a provider refused."""
+
+WITHHELD = "[An image stood here. The provider could not take it, so it is not sent; it is in the session log.]"
+"""Stands in its place."""
 
 BEGINS = "(The session begins with what follows.)"
 """Stands first when a history would not begin with a user message."""
@@ -120,11 +127,34 @@ def _context(entries: Sequence[Entry]) -> Iterator[Message]:
         yield from rebuilt(compaction) if is_user_messages(compaction) else (summary_message(compaction),)
         kept = compaction.first_kept_entry_id
         start = next((i for i in range(newest - 1, -1, -1) if entries[i].id == kept), newest)
+    withheld = withheld_images(entries)
     for entry in entries[start:]:
         if isinstance(entry, BranchSummaryEntry):
             yield _host_text(framed_branch(entry.summary), iso_to_ms(entry.timestamp))
         elif (message := message_of(entry)) is not None:
-            yield message
+            yield _without_images(message) if entry.id in withheld else message
+
+
+def withheld_images(entries: Iterable[Entry]) -> frozenset[str]:
+    """The entries whose images a provider refused: they are not sent again."""
+    found: set[str] = set()
+    for entry in entries:
+        if isinstance(entry, CustomEntry) and entry.custom_type == IMAGES_WITHHELD and isinstance(entry.data, dict):
+            ids = entry.data.get("entryIds")
+            found.update(one for one in ids if isinstance(one, str)) if isinstance(ids, list) else None
+    return frozenset(found)
+
+
+def has_image(message: Message) -> bool:
+    """Whether a message carries an image."""
+    return any(isinstance(block, ImageContent) for block in blocks(message))
+
+
+def _without_images(message: Message) -> Message:
+    if not isinstance(message, UserMessage | ToolResultMessage | CustomMessage):
+        return message
+    shown = (TextContent(text=WITHHELD) if isinstance(block, ImageContent) else block for block in blocks(message))
+    return replace(message, content=tuple(shown))
 
 
 def _shown(message: Message) -> Message | None:

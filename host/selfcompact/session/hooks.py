@@ -1,15 +1,16 @@
 """Hooks round a compaction: one before, that may stop it or write the summary, and one after, that may add context.
 
-Hooks are async callables in Python and commands in settings (`hook_commands`). A hook that fails or takes too long
-is reported and passed over: it is never a reason to lose a run.
+Hooks are async callables in Python and commands in settings (`hook_commands`). A hook that fails or takes too long is
+reported, and never a reason to lose a run. Before a compaction it counts as a veto, unless it is said to be passed
+over: who may stop compactions must not be got around by being broken.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal, Protocol, runtime_checkable
 
 import anyio
 
@@ -56,6 +57,29 @@ class SuppliedSummary:
     text: str
 
 
+OnFailure = Literal["veto", "go-on"]
+
+
+@runtime_checkable
+class OwnTerms(Protocol):
+    """A hook that has its own time and its own meaning of a failure, as the commands of the settings do."""
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds that it may take. It ends itself when they are over."""
+
+    @property
+    def on_failure(self) -> OnFailure:
+        """What its failure means."""
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """A hook that did not do what a hook does, and how."""
+
+    reason: str
+
+
 BeforeCompact = Callable[[CompactionPreparation], Awaitable["Veto | SuppliedSummary | None"]]
 AfterCompact = Callable[[CompactionResult], Awaitable["str | None"]]
 
@@ -67,42 +91,55 @@ class Hooks:
     before_compact: Sequence[BeforeCompact] = ()
     after_compact: Sequence[AfterCompact] = ()
     timeout_s: float = HOOK_TIMEOUT_S
+    on_failure: OnFailure = "veto"
+    """What it means that a hook before a compaction raises, is too slow, or answers nonsense."""
 
     async def before(
         self, preparation: CompactionPreparation, report: Callable[[str], None]
     ) -> Veto | SuppliedSummary | None:
-        """What the hooks decide; None lets the compaction go on. hooks that failed are reported to `report`."""
+        """What the hooks decide; None lets the compaction go on. Hooks that failed are reported to `report`."""
         for hook in self.before_compact:
-            answer = await self._call(partial(hook, preparation), hook, report)
+            answer = await self._call(partial(hook, preparation), hook)
             if isinstance(answer, Veto | SuppliedSummary):
                 return answer
+            if answer is not None and not isinstance(answer, _Failed):
+                kind = type(answer).__name__
+                answer = _Failed(f"{_name(hook)} returned {kind}; a Veto, a SuppliedSummary or None is meant")
             if answer is not None:
-                report(f"{_name(hook)} returned {type(answer).__name__}; a Veto, a SuppliedSummary or None is meant")
+                report(answer.reason)
+                if self._meaning(hook) == "veto":
+                    return Veto(f"{answer.reason}; a hook that fails is a veto, unless its onFailure is go-on")
         return None
 
     async def after(self, result: CompactionResult, report: Callable[[str], None]) -> list[str]:
         """What the hooks want the model to know now, in order."""
         added: list[str] = []
         for hook in self.after_compact:
-            answer = await self._call(partial(hook, result), hook, report)
-            if isinstance(answer, str) and answer.strip():
+            answer = await self._call(partial(hook, result), hook)
+            if isinstance(answer, _Failed):
+                report(answer.reason)
+            elif isinstance(answer, str) and answer.strip():
                 added.append(answer)
             elif answer is not None and not isinstance(answer, str):
                 report(f"{_name(hook)} returned {type(answer).__name__}; text or None is meant")
         return added
 
-    async def _call(self, call: Callable[[], Awaitable[object]], hook: object, report: Callable[[str], None]) -> object:
-        # A command keeps its own limit, which the settings set, and tells when it was over it.
-        limit_s = math.inf if getattr(hook, "keeps_its_own_time", False) else self.timeout_s
+    def _meaning(self, hook: object) -> OnFailure:
+        return hook.on_failure if isinstance(hook, OwnTerms) else self.on_failure
+
+    async def _call(self, call: Callable[[], Awaitable[object]], hook: object) -> object:
+        if isinstance(hook, OwnTerms):  # it ends itself, and what it started
+            try:
+                return await call()
+            except Exception as error:  # noqa: BLE001 - as below
+                return _Failed(f"{_name(hook)} failed: {error}")
         try:
-            with anyio.move_on_after(limit_s) as scope:
+            with anyio.move_on_after(self.timeout_s) as scope:
                 return await call()
         except Exception as error:  # noqa: BLE001 - a hook is foreign code; whatever it raises is reported
-            report(f"{_name(hook)} failed: {type(error).__name__}: {error}")
-            return None
-        if scope.cancelled_caught:
-            report(f"{_name(hook)} took longer than {self.timeout_s:g} s and was passed over")
-        return None
+            return _Failed(f"{_name(hook)} failed: {type(error).__name__}: {error}")
+        assert scope.cancelled_caught
+        return _Failed(f"{_name(hook)} took longer than {self.timeout_s:g} s")
 
 
 def _name(hook: object) -> str:

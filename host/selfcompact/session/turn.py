@@ -16,7 +16,7 @@ from typing import Protocol
 import anyio
 
 from selfcompact.codec import Json
-from selfcompact.errors import InvalidHistory, KernelError, ModelError
+from selfcompact.errors import ImageRefused, InvalidHistory, KernelError, ModelError
 from selfcompact.events import (
     CallStatus,
     DeltaKind,
@@ -28,6 +28,7 @@ from selfcompact.events import (
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
+    WarningRaised,
 )
 from selfcompact.kernel import CellResult
 from selfcompact.messages import (
@@ -124,14 +125,14 @@ class TurnRunner:
             ModelError: the provider failed.
             InvalidHistory: a provider would refuse the history; nothing was sent.
         """
-        messages = self._conversation.history()
-        problems = validate_history(messages)
-        if problems:
-            raise InvalidHistory(problems)
-        request = ModelRequest(self._system, messages, (IPYTHON,), cache_key=self._cache_key)
+        request = self._request()
         for attempt in itertools.count():
             try:
                 return await self._ask(request)
+            except ImageRefused as error:
+                self._withhold_images(error)
+                request = self._request()
+                continue
             except ModelError as error:
                 delay_s = retry_delay_s(self._retry, attempt, error, random.random())  # noqa: S311 - jitter, no secret
                 if delay_s is None:
@@ -140,6 +141,21 @@ class TurnRunner:
             self._hub.emit(RetryScheduled(attempt=attempt + 1, delay_ms=round(delay_s * 1000), error_message=said))
             await anyio.sleep(delay_s)
         raise AssertionError("the loop has no end of its own")
+
+    def _withhold_images(self, error: ImageRefused) -> None:
+        """Put a sentence in the place of an image that the provider cannot take, for good; raise when there is none."""
+        count = self._conversation.withhold_images(str(error))
+        if not count:
+            raise error
+        sentence = f"the provider refused an image ({error}); the images of {count} message(s) are not sent any more"
+        self._hub.emit(WarningRaised(message=sentence))
+
+    def _request(self) -> ModelRequest:
+        messages = self._conversation.history()
+        problems = validate_history(messages)
+        if problems:
+            raise InvalidHistory(problems)
+        return ModelRequest(self._system, messages, (IPYTHON,), cache_key=self._cache_key)
 
     async def _ask(self, request: ModelRequest) -> AssistantMessage:
         self._hub.emit(MessageStart(message=self._partial([], "stop")))

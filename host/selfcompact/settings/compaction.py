@@ -31,7 +31,11 @@ class HookCommand(BaseModel):
     """Program and arguments."""
 
     timeout_s: Annotated[float, Field(gt=0)] = 60.0
-    """Seconds until it is ended and passed over; a command may have to start an interpreter or ask a service."""
+    """Seconds until it is ended; a command may have to start an interpreter or ask a service."""
+
+    on_failure: Literal["veto", "go-on"] = "veto"
+    """What it means before a compaction that the command cannot be run, is too slow, or breaks. A command that is there
+    to stop compactions must not be got around by breaking it."""
 
 
 class HookSettings(BaseModel):
