@@ -12,12 +12,13 @@ import os
 import secrets
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
@@ -108,7 +109,7 @@ async def run_generation(recipe: Recipe, number: int, *, task_status: anyio.abc.
     Raises:
         KernelStartError, SandboxUnavailable: before it was reported.
     """
-    with _runtime() as runtime:
+    async with _runtime() as runtime:
         endpoint = f"ipc://{runtime.bridge_dir}/b"
         key, share = secrets.token_bytes(32), TimeShare()
         async with BridgeServer(
@@ -329,10 +330,12 @@ class _OutputTail:
             self._size -= len(self._chunks.popleft())
 
 
-@contextlib.contextmanager
-def _runtime() -> Iterator[RuntimeDirectory]:
+@contextlib.asynccontextmanager
+async def _runtime() -> AsyncIterator[RuntimeDirectory]:
     directory = make_runtime_directory()
     try:
         yield directory
     finally:
-        directory.remove()
+        # Cells may have filled it with whatever takes long to remove, and other sessions live on this loop.
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(directory.remove)

@@ -8,6 +8,7 @@ its metadata gets the same sandbox from nbclient, JupyterLab or anything else th
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -235,7 +236,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         """Give everything back. Before a restart the private directory stays: clients are connected to its sockets."""
         self._forget()
         if not restart and self._owns_runtime and self.runtime is not None:
-            self.runtime.remove()
+            await asyncio.to_thread(self.runtime.remove)
             self.runtime = None
         if not restart and self.parent is not None:
             self.parent.connection_file = ""

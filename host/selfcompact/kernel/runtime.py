@@ -11,16 +11,24 @@ import contextlib
 import fcntl
 import importlib.util
 import os
-import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from selfcompact.errors import KernelStartError
+from selfcompact.kernel.removing import remove_tree
 
 PREFIX = "selfcompact-k-"
 _MAX_SOCKET_PATH = 100
 """Bytes: 107 on Linux and 103 on macOS, minus what ZeroMQ may add."""
+
+SWEEP_LIMIT_S = 1.0
+"""How long a start works at what killed hosts left behind; the next start goes on with it."""
+
+_OLD_S = 3600.0
+"""A directory without its lock is being made at this moment, or, when it is older, was removed in part."""
 
 _LONGEST_NAME = len("/xxxxxxxx/k/k-5")
 
@@ -38,8 +46,8 @@ class RuntimeDirectory:
             directory.mkdir(mode=0o700)
 
     def remove(self) -> None:
-        """Remove the directory with everything in it, and give the lock back."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove the directory with everything in it, and give the lock back. Blocks for seconds at most."""
+        remove_tree(self.path)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -56,7 +64,7 @@ def make_runtime_directory() -> RuntimeDirectory:
         if len(os.fsencode(base / PREFIX)) + _LONGEST_NAME > _MAX_SOCKET_PATH:
             continue
         try:
-            _sweep(base)
+            _sweep(base, time.monotonic() + SWEEP_LIMIT_S)
             return RuntimeDirectory(Path(tempfile.mkdtemp(prefix=PREFIX, dir=base)))
         except OSError as error:
             problems.append(f"{base}: {error.strerror}")
@@ -85,15 +93,28 @@ def _bases() -> Iterator[Path]:
             yield path
 
 
-def _sweep(base: Path) -> None:
-    """Remove the directories in `base` whose host is gone: a living one holds the lock."""
-    for path in base.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if path.is_symlink() or path.stat().st_uid != os.getuid():
-                continue
-            lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(lock)
+def _sweep(base: Path, deadline: float) -> None:
+    """Remove the directories in `base` whose host is gone: a living one holds the lock. Never raises."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(base):
+            left_s = deadline - time.monotonic()
+            if entry.name.startswith(PREFIX) and left_s > 0:
+                with contextlib.suppress(OSError):
+                    _remove_left_over(Path(entry.path), left_s)
+
+
+def _remove_left_over(path: Path, limit_s: float) -> None:
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        return
+    try:
+        lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        if time.time() - found.st_mtime > _OLD_S:
+            remove_tree(path, limit_s=limit_s)
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        remove_tree(path, limit_s=limit_s)
+    finally:
+        os.close(lock)
