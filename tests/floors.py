@@ -7,7 +7,7 @@ FLOORS = (
     ("host_bridge.kernel", "host_bridge.host"),
     ("compact",),
     ("agent_kernel",),
-    ("selfcompact.errors", "selfcompact.codec"),
+    ("selfcompact.errors", "selfcompact.codec", "selfcompact.private_files"),
     ("selfcompact.messages", "selfcompact.workspace"),
     ("selfcompact.entries", "selfcompact.events", "selfcompact.skills"),
     ("selfcompact.details",),

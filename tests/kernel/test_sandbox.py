@@ -35,8 +35,8 @@ def test_a_line_that_does_not_hold_is_shown_as_such() -> None:
     found: dict[str, Any] = dict.fromkeys(
         ("loopback", "abstract", "dns", "system", "root", "etc", "file", "shadow", "canary", "host_process"), True
     )
-    found |= dict.fromkeys(("workspace", "tmp", "home", "userns", "keyring"), False)
-    found |= {"tunable": ["/proc/sysrq-trigger"]}
+    found |= dict.fromkeys(("workspace", "tmp", "home", "userns", "keyring", "ptrace", "vsock"), False)
+    found |= {"tunable": ["/proc/sysrq-trigger"], "memory_of": ["1"]}
     found |= {"devices": ["sda"], "sockets": ["b", "x"], "processes": 9, "seccomp": "0", "capabilities": "1"}
     found |= {"privileges": "0", "memory": -1, "file_size": -1, "open_files": -1, "processes_max": -1}
     found |= {"tmp_files": 10**9, "together": {"memory"}, "counts_files": True, "as_root": False}
@@ -105,7 +105,7 @@ found
 
 async def test_privileges_and_filtered_calls_are_refused(opened: OpenKernel) -> None:
     code = """
-import ctypes, errno, fcntl, os
+import ctypes, errno, fcntl, os, socket
 libc = ctypes.CDLL(None, use_errno=True)
 def call(number, *arguments):
     ctypes.set_errno(0)
@@ -118,7 +118,10 @@ master, slave = os.openpty()
 calls = {"keyctl": call(250, 0, 0, 0), "bpf": call(321, 0, 0, 0), "perf": call(298, 0, 0, -1, -1, 0),
     "io_uring": call(425, 1, 0), "mount": call(165, 0, b"/tmp", b"tmpfs", 0, 0), "setns": call(308, 0, 0),
     "unshare": call(272, 0x10000000), "clone": call(56, 0x10000000 | 17, 0, 0, 0, 0), "clone3": call(435, 0, 0),
-    "kexec": call(246, 0, 0, 0, 0), "TIOCSTI": attempt(lambda: fcntl.ioctl(slave, 0x5412, b"x")),
+    "kexec": call(246, 0, 0, 0, 0), "ptrace": call(101, 16, 1, 0, 0), "vm_readv": call(310, 1, 0, 0, 0, 0, 0),
+    "vm_writev": call(311, 1, 0, 0, 0, 0, 0), "kcmp": call(312, 1, 1, 0, 0, 0), "getfd": call(438, 0, 0, 0),
+    "vsock": attempt(lambda: socket.socket(40, socket.SOCK_STREAM)), "alg": attempt(lambda: socket.socket(38, 5)),
+    "TIOCSTI": attempt(lambda: fcntl.ioctl(slave, 0x5412, b"x")),
     "setuid": attempt(lambda: os.setuid(12345)), "mknod": attempt(lambda: os.mknod("/tmp/disk", 0o060600, 0x800))}
 print(sorted({name for name, result in calls.items() if result not in ("EPERM", "ENOSYS", "EINVAL")}))
 """
@@ -126,6 +129,21 @@ print(sorted({name for name, result in calls.items() if result not in ("EPERM", 
         pytest.skip("the numbers in this cell are those of x86_64")
     async with opened() as kernel:
         assert (await kernel.execute(code)).text == "[]"
+
+
+async def test_the_first_process_of_the_sandbox_can_be_neither_read_nor_written(opened: OpenKernel) -> None:
+    """It ends the sandbox when the host is gone, unless a cell takes that out of its memory."""
+    code = """
+import os
+def opens(path, flags):
+    try: os.close(os.open(path, flags))
+    except OSError: return False
+    return True
+names = [f"/proc/{n}/{name}" for n in (1, "self/../1") for name in ("mem", "environ", "maps", "root", "task/1/mem")]
+print([path for path in names for flags in (os.O_RDONLY, os.O_RDWR) if opens(path, flags)], os.getppid())
+"""
+    async with opened() as kernel:
+        assert (await kernel.execute(code)).text == "[] 1"
 
 
 async def test_another_kernels_bridge_and_sockets_cannot_be_reached(opened: OpenKernel) -> None:

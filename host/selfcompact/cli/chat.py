@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from selfcompact.errors import SelfcompactError, SessionFileError
 from selfcompact.events import AgentEnd, Event, MessageEnd, MessageStart, MessageUpdate
 from selfcompact.messages import AssistantMessage
 from selfcompact.models.protocol import Model
+from selfcompact.private_files import create_private, make_private_folder
 from selfcompact.session.open import open_session
 from selfcompact.session.session import Session
 from selfcompact.settings.load import LoadedSettings, load_settings
@@ -209,7 +211,10 @@ class StreamingScreen(Screen):
 
 def _history() -> FileHistory:
     folder = Path(platformdirs.user_data_dir("selfcompact"))
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
+    with contextlib.suppress(FileExistsError):
+        create_private(folder / "chat_history", b"")
+    (folder / "chat_history").chmod(0o600)
     return FileHistory(str(folder / "chat_history"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -22,12 +23,13 @@ from selfcompact.compaction.summary.choice import chosen_summariser
 from selfcompact.compaction.summary.summarisers import ModelSummariser, OfflineSummariser, Summariser
 from selfcompact.entries import FORMAT_VERSION
 from selfcompact.errors import SessionFileError, UsageError
-from selfcompact.log.blobs import blob_folder
+from selfcompact.log.blobs import copy_blobs
 from selfcompact.log.fork import migrate_session
 from selfcompact.log.reading import read_header
 from selfcompact.models.protocol import Model
 from selfcompact.models.registry import configured_model
 from selfcompact.models.scripted import ScriptedModel
+from selfcompact.private_files import create_private, open_regular
 from selfcompact.settings.load import load_settings
 from selfcompact.settings.schema import Settings
 
@@ -117,9 +119,13 @@ def _carry_out(
 
 def _copy(source: Path, target: Path) -> None:
     try:
-        shutil.copyfile(source, target)
-        if blob_folder(source).is_dir():
-            shutil.copytree(blob_folder(source), blob_folder(target), dirs_exist_ok=True)
+        create_private(target, b"")
+        with (
+            os.fdopen(open_regular(source, os.O_RDONLY), "rb") as reader,
+            os.fdopen(open_regular(target, os.O_WRONLY | os.O_NOFOLLOW), "wb") as writer,
+        ):
+            shutil.copyfileobj(reader, writer)
+        copy_blobs(source, target)
     except OSError as error:
         raise SessionFileError(target, f"cannot be written ({error.strerror}); name another file") from error
 

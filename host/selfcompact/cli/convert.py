@@ -12,6 +12,7 @@ import click
 from selfcompact.convert import FORMS, IMPORTERS, export_session
 from selfcompact.errors import SessionFileError
 from selfcompact.log.fork import migrate_session
+from selfcompact.private_files import create_private
 from selfcompact.text.secrets import Redactor, secret_values
 
 
@@ -31,10 +32,10 @@ def export(file: Path, form: str, output: Path | None, whole: bool, keep_secrets
     if output is None:
         sys.stdout.buffer.write(made.content)
     else:
-        if output.exists():
-            raise SessionFileError(output, "already exists; name another file")
         try:
-            output.write_bytes(made.content)
+            create_private(output, made.content)
+        except FileExistsError as error:
+            raise SessionFileError(output, "already exists; name another file") from error
         except OSError as error:
             raise SessionFileError(output, f"cannot be written ({error.strerror}); name another place") from error
         click.echo(f"wrote {output}", err=True)

@@ -19,6 +19,7 @@ from selfcompact.errors import SelfcompactError, SessionFileError
 from selfcompact.log.reading import read_live, session_name
 from selfcompact.log.search import Archive
 from selfcompact.log.tree import SessionTree, TreeNode, read_tree
+from selfcompact.private_files import replace_private
 from selfcompact.reports.chart import page
 from selfcompact.reports.statistics import SessionFigures, session_figures
 from selfcompact.workspace import sessions_folder
@@ -90,7 +91,7 @@ def inspect(file: Path, as_json: bool, html: Path | None, as_tree: bool) -> None
         _show_figures(console, figures)
     if html is not None:
         try:
-            html.write_text(page(figures), encoding="utf-8", errors="replace")
+            replace_private(html, page(figures).encode("utf-8", "replace"))
         except OSError as error:
             raise SessionFileError(html, f"cannot be written ({error.strerror}); name another place") from error
         click.echo(f"wrote {html}", err=True)

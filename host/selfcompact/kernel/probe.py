@@ -55,6 +55,16 @@ def refused(number, *arguments):
     return libc.syscall(number, *arguments) == -1 and ctypes.get_errno() == errno.EPERM
 def status(field):
     return next((l.split()[1] for l in open("/proc/self/status") if l.startswith(field)), "")
+def no_socket(family):
+    try: socket.socket(family, socket.SOCK_STREAM).close()
+    except OSError as error: return error.errno in (errno.EPERM, errno.EAFNOSUPPORT)
+    return False
+def writable_memory():
+    found = []
+    for process in os.listdir("/proc"):
+        if process.isdigit() and int(process) != os.getpid() and opens("/proc/" + process + "/mem"):
+            found.append(process)
+    return found
 def environs():
     found = [name for name in os.environ if name == given["canary"]]
     for process in os.listdir("/proc"):
@@ -75,6 +85,8 @@ print(json.dumps(dict(
     host_process=os.path.exists("/proc/%d/cmdline" % given["pid"]) and given["pid"] > 20
         and given["marker"].encode() in open("/proc/%d/environ" % given["pid"], "rb").read(),
     userns=refused(272 if x86 else 97, 0x10000000), keyring=refused(250 if x86 else 219, 0, 0, 0),
+    ptrace=all(refused(number, 16, 1, 0, 0) for number in ((101, 310, 311, 312) if x86 else (117, 270, 271, 272))),
+    vsock=no_socket(40), memory_of=writable_memory(),
     seccomp=status("Seccomp:"), capabilities=status("CapEff:") + status("CapBnd:"), privileges=status("NoNewPrivs:"),
     devices=sorted(os.listdir("/dev")), sockets=sorted(os.listdir("/run/selfcompact/bridge")),
     memory=resource.getrlimit(resource.RLIMIT_AS)[0], file_size=resource.getrlimit(resource.RLIMIT_FSIZE)[0],
@@ -157,6 +169,9 @@ def judge(policy: SandboxPolicy, found: Mapping[str, Any]) -> tuple[ProbeRow, ..
         row("use", "no privileges", set(found["capabilities"]) == {"0"} and found["privileges"] == "1"),
         row("use", "no new user namespaces", found["userns"]),
         row("use", "no kernel key rings, and other calls filtered", found["keyring"] and found["seccomp"] == "2"),
+        row("use", "no looking into another process (ptrace, process_vm_*, kcmp)", found["ptrace"]),
+        row("use", "no memory of the sandbox's first process", not found["memory_of"], " ".join(found["memory_of"])),
+        row("reach", "no sockets past network namespaces (vsock)", found["vsock"]),
         row("use", "no devices but the harmless ones", not odd_devices, " ".join(odd_devices)),
     ]
     limits = (("memory", "memory"), ("file_size", "file_size"), ("open_files", "open_files"))

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import os
 import tempfile
 from pathlib import Path
 
 from selfcompact.codec import Json
+from selfcompact.private_files import NotRegular, create_private, make_private_folder, read_beneath
 
 INLINE_BYTES = 32 * 1024
 """Base64 up to this length stays in the record: small pictures are not worth a file."""
+
+MAX_BLOB_BYTES = 256 * 1024 * 1024
+"""Of one image's file; far more than any provider takes."""
 
 REFERENCE = "selfcompactBlob"
 """The key that names the file; `data` is empty then."""
@@ -25,6 +30,23 @@ REFERENCE = "selfcompactBlob"
 def blob_folder(log: Path) -> Path:
     """Where a log's images are kept."""
     return log.with_name(f"{log.name}.blobs")
+
+
+def copy_blobs(source: Path, target: Path) -> None:
+    """Copy the images of one log beside another one: files with the names that we give, and nothing that is a link."""
+    if not blob_folder(source).is_dir():
+        return
+    make_private_folder(blob_folder(target))
+    for name in sorted(path.name for path in blob_folder(source).iterdir()):
+        if is_name(name):
+            with contextlib.suppress(FileExistsError, NotRegular):
+                data = read_beneath(source.parent, Path(blob_folder(source).name) / name, MAX_BLOB_BYTES)
+                create_private(blob_folder(target) / name, data)
+
+
+def is_name(name: str) -> bool:
+    """Whether a file's name is one that an image gets: the hash of its content."""
+    return len(name) == 64 and all(digit in "0123456789abcdef" for digit in name)
 
 
 def without_blobs(log: Path, data: Json) -> Json:
@@ -81,9 +103,9 @@ def _restore(log: Path, block: dict[str, Json]) -> dict[str, Json]:
     if not isinstance(name, str):
         return block
     rest = {key: value for key, value in block.items() if key != REFERENCE}
-    if len(name) == 64 and all(digit in "0123456789abcdef" for digit in name):
+    if is_name(name):
         try:
-            raw = (blob_folder(log) / name).read_bytes()
+            raw = read_beneath(log.parent, Path(blob_folder(log).name) / name, MAX_BLOB_BYTES)
             return {**rest, "data": base64.b64encode(raw).decode()}
         except OSError:
             pass

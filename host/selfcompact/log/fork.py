@@ -6,7 +6,6 @@ Both write a new file, record by record as it stood, and never touch the old one
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
@@ -15,11 +14,12 @@ from pathlib import Path
 from selfcompact.codec import Json
 from selfcompact.entries import FORMAT_VERSION, now_iso
 from selfcompact.errors import SessionFileError
-from selfcompact.log.blobs import blob_folder
+from selfcompact.log.blobs import copy_blobs
 from selfcompact.log.lines import encode_json
 from selfcompact.log.migrate import migrated
 from selfcompact.log.reading import check_version, read_header, stream_json
 from selfcompact.log.tree import path_to
+from selfcompact.private_files import make_private_folder
 
 
 def fork_session(source: Path, target: Path, entry_id: str) -> Path:
@@ -47,7 +47,7 @@ def fork_session(source: Path, target: Path, entry_id: str) -> Path:
         yield from (record for record in lines if isinstance(record, dict) and record.get("id") in wanted)
 
     write_new(target, records())
-    _copy_blobs(source, target)
+    copy_blobs(source, target)
     return target
 
 
@@ -61,7 +61,7 @@ def migrate_session(source: Path, target: Path) -> Path:
     if header.version > FORMAT_VERSION:
         raise SessionFileError(source, f"has format version {header.version}, which is newer than {FORMAT_VERSION}")
     write_new(target, migrated(stream_json(source), header.version))
-    _copy_blobs(source, target)
+    copy_blobs(source, target)
     return target
 
 
@@ -74,7 +74,7 @@ def write_new(target: Path, records: Iterable[Json]) -> None:
     if target.exists():
         raise SessionFileError(target, "already exists; name another file")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(target.parent)
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
     except OSError as error:
         raise SessionFileError(target, f"cannot be written ({error.strerror})") from error
@@ -92,8 +92,3 @@ def write_new(target: Path, records: Iterable[Json]) -> None:
         raise SessionFileError(target, f"cannot be written ({error.strerror})") from error
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _copy_blobs(source: Path, target: Path) -> None:
-    if blob_folder(source).is_dir():
-        shutil.copytree(blob_folder(source), blob_folder(target), dirs_exist_ok=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from selfcompact.codec import Json, Record
+from selfcompact.private_files import open_regular
 
 BLOCK = 256 * 1024
 """Bytes of one read: a few hundred records, so that opening a session needs few reads and little memory."""
@@ -32,7 +33,7 @@ def encode_line(record: Record) -> bytes:
 
 def lines_forward(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
     """Offset and bytes (without newline) of each line that is not blank, from a line's offset on."""
-    with path.open("rb") as file:
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         file.seek(start)
         offset = start
         for line in file:
@@ -69,7 +70,7 @@ def lines_backward(descriptor: int, end: int | None = None) -> Iterator[tuple[in
 def line_number(path: Path, offset: int) -> int:
     """The number, from 1, of the line that begins at an offset. Reads everything before it."""
     count, position = 1, 0
-    with path.open("rb") as file:
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         while position < offset:
             block = file.read(min(BLOCK, offset - position))
             if not block:

@@ -29,6 +29,7 @@ from selfcompact.errors import SessionFileError
 from selfcompact.log.blobs import with_blobs
 from selfcompact.log.chain import LiveEnd, ancestors
 from selfcompact.log.lines import line_number, lines_backward, lines_forward
+from selfcompact.private_files import open_regular
 
 _ID = re.compile(rb'"id":\s?"([^"\\]+)"')
 _PARENT = re.compile(rb'"parentId":\s?"([^"\\]+)"')
@@ -86,7 +87,7 @@ def read_live(path: Path, *, leaf_id: str | None = None) -> LiveLog:
     header = read_header(path)
     check_version(path, header)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(path, os.O_RDONLY)
     except OSError as error:
         raise SessionFileError(path, f"cannot be read ({error.strerror})") from error
     try:
@@ -240,7 +241,10 @@ def read_session(path: Path) -> tuple[SessionHeader, list[Entry], list[str]]:
 def session_name(path: Path) -> str | None:
     """The newest display name, wherever in the file; found by its bytes, so that a large file costs no parsing."""
     mark = b'"type":"session_info"'
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with (
+        os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
         place = content.rfind(mark)
         while place >= 0:
             start, end = content.rfind(b"\n", 0, place) + 1, content.find(b"\n", place)

@@ -7,6 +7,7 @@ text without spaces between words are found.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import sqlite3
@@ -21,6 +22,7 @@ from selfcompact.log.lines import lines_forward
 from selfcompact.log.reading import check_version, decode_line, read_header, stream_entries
 from selfcompact.log.tree import kind_of
 from selfcompact.messages import AssistantMessage, Message, text_of
+from selfcompact.private_files import create_private, open_regular
 from selfcompact.text.surrogates import encodable
 
 SCHEMA_VERSION = 1
@@ -116,8 +118,9 @@ class Archive:
 
     def _connect(self) -> sqlite3.Connection:
         try:
+            _make_private(self.index)
             connection = sqlite3.connect(self.index, timeout=LOCK_TIMEOUT_S)
-        except sqlite3.OperationalError:
+        except (sqlite3.OperationalError, OSError):
             connection = sqlite3.connect(
                 ":memory:"
             )  # a folder that cannot be written to: indexed for this search alone
@@ -237,7 +240,7 @@ def excerpt(text: str, terms: list[str], limit: int = EXCERPT_CHARS) -> str:
 
 def _end_of_whole_lines(log: Path, size: int) -> int:
     """The offset after the last newline before `size`: a line that is still being written is indexed next time."""
-    with log.open("rb") as file:
+    with os.fdopen(open_regular(log, os.O_RDONLY), "rb") as file:
         position = size
         while position > 0:
             start = max(0, position - 4096)
@@ -247,3 +250,14 @@ def _end_of_whole_lines(log: Path, size: int) -> int:
                 return start + newline + 1
             position = start
     return 0
+
+
+def _make_private(index: Path) -> None:
+    """Have the index be a file of its owner's alone, before the library makes one that the umask decides about."""
+    with contextlib.suppress(FileExistsError):
+        create_private(index, b"")
+    descriptor = open_regular(index, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)

@@ -8,6 +8,7 @@ open.
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 import uuid
@@ -22,6 +23,7 @@ from selfcompact.errors import SessionFileError
 from selfcompact.log.blobs import without_blobs
 from selfcompact.log.lines import encode_json, encode_line, torn_tail
 from selfcompact.log.reading import LiveLog, check_version, read_header, read_live
+from selfcompact.private_files import create_private, make_private_folder, open_regular
 
 
 class SessionLog:
@@ -60,8 +62,8 @@ class SessionLog:
                 another process has it open.
         """
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            make_private_folder(path.parent)
+            descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         except OSError as error:
             raise SessionFileError(path, f"cannot be opened ({error.strerror}); choose another file") from error
         try:
@@ -169,6 +171,19 @@ def _write(descriptor: int, path: Path, line: bytes) -> None:
         raise SessionFileError(path, f"cannot be written ({error.strerror}); make room and try again") from error
 
 
+def _set_aside(path: Path, size: int, tail: bytes) -> None:
+    """Keep the torn bytes in a new file beside the log; a name that is taken, by whatever it is, is left alone."""
+    for number in itertools.count():
+        name = f"{path.name}.torn-{size}" + (f"-{number}" if number else "")
+        try:
+            create_private(path.with_name(name), tail)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise SessionFileError(path, f"has a torn end that cannot be set aside ({error.strerror})") from error
+        return
+
+
 _BEGINNING = b'{"type":"session"'
 
 
@@ -181,7 +196,7 @@ def _set_torn_header_aside(descriptor: int, path: Path) -> None:
     try:
         json.loads(tail)
     except ValueError:
-        path.with_name(f"{path.name}.torn-{size}").write_bytes(tail)
+        _set_aside(path, size, tail)
         os.ftruncate(descriptor, 0)
 
 
@@ -197,7 +212,7 @@ def _set_torn_tail_aside(descriptor: int, path: Path) -> None:
     try:
         decode_entry(json.loads(tail))
     except (ValueError, DecodeError):
-        path.with_name(f"{path.name}.torn-{size}").write_bytes(tail)
+        _set_aside(path, size, tail)
         os.ftruncate(descriptor, size - len(tail))
     else:
         _write(descriptor, path, b"\n")  # the record is whole: another program's last write

@@ -60,6 +60,10 @@ PROC_COVERED = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/
 """What root may write there is not asked of capabilities but of the user's number; bubblewrap covers it only where the
 directory itself is writable, which `/proc/sys` never is."""
 
+FIRST_PROCESS = "/proc/1"
+"""Covered by an empty directory. The first process of the sandbox ends it when the host is gone; whoever can write its
+memory, which the same user may, can take that out of it."""
+
 Access = Literal["ro-bind", "bind", "tmpfs", "symlink"]
 
 
@@ -147,6 +151,7 @@ def bwrap_argv(
     argv += ["--proc", "/proc", "--dev", "/dev"]
     for place in PROC_COVERED:
         argv += ["--ro-bind-try", place, place]
+    argv += ["--perms", "0555", "--tmpfs", FIRST_PROCESS]
     for mount in mounts(policy, facts):
         argv += _arguments(mount, policy)
     argv += ["--remount-ro", "/", "--chdir", str(facts.workspace), "--", *command]

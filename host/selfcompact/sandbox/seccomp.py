@@ -1,9 +1,11 @@
 """The system calls that a Python kernel never needs, refused by a filter. Pure: it makes the filter's bytes.
 
 A deny-list on top of namespaces and dropped capabilities: it closes what has opened sandboxes before (key rings, BPF,
-performance events, io_uring, user faults, mounting, new namespaces, typing into a terminal), and leaves everything that
-a library might want. Refused calls fail with EPERM, as they do for any program without the right; `clone3` is said not
-to exist, because its flags cannot be looked at, and every C library then uses `clone`.
+performance events, io_uring, user faults, mounting, new namespaces, typing into a terminal, looking into other
+processes, sockets that no namespace holds), and leaves everything that a library might want. Debuggers and samplers of
+other processes (gdb, strace, py-spy) are what that costs. Refused calls fail with EPERM, as they do for any program
+without the right; `clone3` is said not to exist, because its flags cannot be looked at, and every C library then uses
+`clone`.
 
 Numbers: the Linux system call tables, arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h.
 """
@@ -20,6 +22,7 @@ X86_64: Mapping[str, int] = {
     "lookup_dcookie": 212, "clock_settime": 227, "kexec_load": 246, "add_key": 248, "request_key": 249, "keyctl": 250,
     "unshare": 272, "perf_event_open": 298, "open_by_handle_at": 304, "setns": 308, "finit_module": 313,
     "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323, "syslog": 103, "chroot": 161,
+    "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312,
 }  # fmt: skip
 AARCH64: Mapping[str, int] = {
     "lookup_dcookie": 18, "umount2": 39, "mount": 40, "pivot_root": 41, "nfsservctl": 42, "chroot": 51, "vhangup": 58,
@@ -27,22 +30,24 @@ AARCH64: Mapping[str, int] = {
     "clock_settime": 112, "syslog": 116, "reboot": 142, "sethostname": 161, "setdomainname": 162, "settimeofday": 170,
     "add_key": 217, "request_key": 218, "keyctl": 219, "swapon": 224, "swapoff": 225, "perf_event_open": 241,
     "open_by_handle_at": 265, "setns": 268, "finit_module": 273, "bpf": 280, "userfaultfd": 282,
-    "kexec_file_load": 294,
+    "kexec_file_load": 294, "ptrace": 117, "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272,
 }  # fmt: skip
 EVERYWHERE: Mapping[str, int] = {
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429,
     "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "mount_setattr": 442, "quotactl_fd": 443,
+    "pidfd_getfd": 438,
 }  # fmt: skip
 """Newer calls have one number on all architectures."""
 
 _ARCHITECTURES = {
-    "x86_64": (0xC000003E, X86_64, {"clone": 56, "ioctl": 16}),
-    "aarch64": (0xC00000B7, AARCH64, {"clone": 220, "ioctl": 29}),
+    "x86_64": (0xC000003E, X86_64, {"clone": 56, "ioctl": 16, "socket": 41}),
+    "aarch64": (0xC00000B7, AARCH64, {"clone": 220, "ioctl": 29, "socket": 198}),
 }
 _CLONE3 = 435
 _X32 = 0x40000000
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET,TIME}
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+_ODD_SOCKETS = (38, 40)  # AF_ALG, the operating system's ciphers; AF_VSOCK, which leads past network namespaces
 
 _EPERM, _ENOSYS = 1, 38
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
@@ -69,6 +74,11 @@ def seccomp_filter(machine: str) -> bytes | None:
     for number in refused:
         code += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERRNO | _EPERM)]
     code += [
+        (_EQUAL, 0, 4, special["socket"]),
+        (_LOAD, 0, 0, _FIRST),
+        (_EQUAL, 1, 0, _ODD_SOCKETS[0]),
+        (_EQUAL, 0, 9, _ODD_SOCKETS[1]),
+        (_RETURN, 0, 0, _ERRNO | _EPERM),
         (_EQUAL, 0, 3, special["clone"]),
         (_LOAD, 0, 0, _FIRST),
         (_ANY_BIT, 0, 5, _NEW_NAMESPACES),

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel, to_snake
 
 from selfcompact.errors import SettingsError
+from selfcompact.private_files import SETTINGS_BYTES, read_bounded
 
 Edit = Callable[[dict[str, Any], str], None]
 """Changes one key, by name, of the object that holds it."""
@@ -67,7 +68,7 @@ def unset_value(holder: dict[str, Any], name: str) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_bounded(path, SETTINGS_BYTES).decode("utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -8,6 +8,7 @@ Keys may be camelCase or snake_case.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel, to_snake
 
 from selfcompact.errors import SettingsError
+from selfcompact.private_files import SETTINGS_BYTES, read_beneath, read_bounded
 from selfcompact.settings.compaction import CompactionSettings
 from selfcompact.settings.keys import MODELS, check_known, leaves, parse_value, shown, split_key
 from selfcompact.settings.models import ModelOverrides
@@ -33,9 +35,11 @@ PRIME_FILE = Path(".prime/agent/settings.json")
 """Operators of the system that defined these compaction settings keep them here; no second copy is needed."""
 
 
-_NOT_FROM_CELLS = frozenset({"hooks", "remote_endpoint", "remote_token_variable"})
-"""What is not taken from that file in a workspace: cells can write it there, and these run commands on the host and
-send keys away. Our own file is kept from them."""
+_LIMITS = frozenset({"reserve_tokens", "keep_recent_tokens"})
+_SWITCHES = frozenset({"enabled", "agent_callable"})
+"""What is taken from that file in a workspace, where cells can write it: two limits, and two switches that can be set
+off there. A path, a command, an address, a model or a style from there would be the cell's. Our own file is kept from
+cells."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +85,9 @@ def load_settings(
     home = home or Path.home()
     layers = [
         _prime_layer(home / PRIME_FILE),
-        _prime_layer(workspace / PRIME_FILE, left_out=_NOT_FROM_CELLS),
+        _prime_layer(workspace / PRIME_FILE, beneath=workspace),
         _file_layer(user_file or user_settings_file()),
-        _file_layer(workspace / PROJECT_FILE),
+        _file_layer(workspace / PROJECT_FILE, beneath=workspace),
         *_environment_layers(env),
         *(_override_layer(text) for text in overrides),
     ]
@@ -139,37 +143,49 @@ def check_settings(values: Mapping[str, Any], where: str) -> None:
     _merged([_Layer(where, values)])
 
 
-def _read_json(path: Path) -> Mapping[str, Any]:
+def _read_json(path: Path, beneath: Path | None = None) -> Mapping[str, Any]:
+    """The object in a file; `beneath` is a workspace, in which no link may lead to it."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+        if beneath is None:
+            text = read_bounded(path, SETTINGS_BYTES).decode("utf-8")
+        else:
+            text = read_beneath(beneath, path.relative_to(beneath), SETTINGS_BYTES).decode("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        why = "a symbolic link leads to it" if error.errno == errno.ELOOP else error.strerror
+        raise SettingsError(str(path), f"cannot be read ({why}); mend or remove it") from error
+    except UnicodeDecodeError as error:
         raise SettingsError(str(path), f"cannot be read ({error}); mend or remove it") from error
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SettingsError(str(path), f"is not JSON ({error}); mend or remove it") from error
     if not isinstance(data, dict):
         raise SettingsError(str(path), "should hold one JSON object")
     return data
 
 
-def _file_layer(path: Path) -> _Layer:
-    return _Layer(str(path), _read_json(path))
+def _file_layer(path: Path, beneath: Path | None = None) -> _Layer:
+    return _Layer(str(path), _read_json(path, beneath))
 
 
-def _prime_layer(path: Path, left_out: frozenset[str] = frozenset()) -> _Layer:
-    """Only the keys of its `compaction` object that we share: the rest of that file belongs to another program."""
-    compaction = _read_json(path).get("compaction")
+def _prime_layer(path: Path, beneath: Path | None = None) -> _Layer:
+    """Only the keys of its `compaction` object that we share: the rest of that file belongs to another program.
+
+    Of the one in a workspace, `beneath`, only what a cell may set.
+    """
+    compaction = _read_json(path, beneath).get("compaction")
     if not isinstance(compaction, dict):
         return _Layer(str(path), {})
-    shared = {
-        key: value
-        for key, value in compaction.items()
-        if to_snake(key) in CompactionSettings.model_fields.keys() - left_out
-    }
-    return _Layer(str(path), {"compaction": shared})
+    known = {key: value for key, value in compaction.items() if to_snake(key) in CompactionSettings.model_fields}
+    if beneath is not None:
+        known = {key: value for key, value in known.items() if _cell_may_set(to_snake(key), value)}
+    return _Layer(str(path), {"compaction": known})
+
+
+def _cell_may_set(key: str, value: object) -> bool:
+    return key in _LIMITS or (key in _SWITCHES and value is False)
 
 
 def _environment_layers(env: Mapping[str, str]) -> Iterator[_Layer]:
