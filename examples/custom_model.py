@@ -48,7 +48,10 @@ class WordCounter:
 async def main(workspace: Path) -> None:
     """Ask it once; the offline summariser writes the summaries."""
     async with sc.open_session(
-        WordCounter(), workspace=workspace, session_file=workspace / "s.jsonl", summariser=sc.OfflineSummariser()
+        WordCounter(),
+        workspace=workspace,
+        session_file=workspace.with_suffix(".jsonl"),
+        summariser=sc.OfflineSummariser(),
     ) as session:
         result = await session.prompt("How many words has this sentence?")
         print(result.text)

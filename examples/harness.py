@@ -50,7 +50,7 @@ async def main(workspace: Path) -> None:
     settings = sc.Settings.model_validate({"compaction": {"keepRecentTokens": 500}})
     hooks = sc.Hooks(before_compact=[not_too_early], after_compact=[remind])
     async with sc.open_session(
-        model, workspace=workspace, session_file=workspace / "session.jsonl", settings=settings, hooks=hooks
+        model, workspace=workspace, session_file=workspace.with_suffix(".jsonl"), settings=settings, hooks=hooks
     ) as session:
         watching = asyncio.create_task(watch(session.events()))
         result = await session.prompt("Make a table of squares.")

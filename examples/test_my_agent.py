@@ -26,7 +26,7 @@ async def test_my_agent_keeps_its_variable_over_a_compaction(tmp_path: Path) -> 
     )
     settings = sc.Settings.model_validate({"compaction": {"keepRecentTokens": 500}})
     async with sc.open_session(
-        model, workspace=tmp_path, session_file=tmp_path / "s.jsonl", settings=settings
+        model, workspace=tmp_path, session_file=tmp_path.with_suffix(".jsonl"), settings=settings
     ) as session:
         result = await session.prompt("What is the answer?")
     assert [outcome.status for outcome in result.compactions] == ["completed"]

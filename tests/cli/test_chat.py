@@ -46,7 +46,7 @@ def test_a_conversation_with_cells_a_compaction_and_commands(tmp_path: Path) -> 
         {"say": "All filled."},
         {"say": "And done."},
     ]
-    with chat(tmp_path, steps, "--session", "s.jsonl", *SMALL) as terminal:
+    with chat(tmp_path, steps, "--session", f"{tmp_path}.jsonl", *SMALL) as terminal:
         terminal.expect("›")
         terminal.send("fill it\r")
         terminal.expect("I fill the context")
@@ -72,13 +72,13 @@ def test_a_conversation_with_cells_a_compaction_and_commands(tmp_path: Path) -> 
         terminal.expect(pexpect.EOF)
         terminal.wait()
         assert terminal.exitstatus == 0
-    kinds = [json.loads(line)["type"] for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    kinds = [json.loads(line)["type"] for line in Path(f"{tmp_path}.jsonl").read_text().splitlines()]
     assert kinds.count("compaction") == 1
 
 
 def test_ctrl_c_stops_the_turn_and_twice_at_the_prompt_leaves(tmp_path: Path) -> None:
     steps = [{"cell": "import time\nprint('begun', flush=True)\ntime.sleep(60)"}, {"say": "Still here."}]
-    with chat(tmp_path, steps, "--session", "s.jsonl") as terminal:
+    with chat(tmp_path, steps, "--session", f"{tmp_path}.jsonl") as terminal:
         terminal.expect("›")
         terminal.send("work\r")
         terminal.expect("cell")
@@ -99,13 +99,13 @@ def test_ctrl_c_stops_the_turn_and_twice_at_the_prompt_leaves(tmp_path: Path) ->
 
 
 def test_alt_enter_begins_a_new_line(tmp_path: Path) -> None:
-    with chat(tmp_path, [{"say": "ok then"}], "--session", "s.jsonl") as terminal:
+    with chat(tmp_path, [{"say": "ok then"}], "--session", f"{tmp_path}.jsonl") as terminal:
         terminal.expect("›")
         terminal.send("one\x1b\rtwo\r")
         terminal.expect("ok then")
         terminal.send("\x04")
         terminal.expect(pexpect.EOF)
-    assert "one\\ntwo" in (tmp_path / "s.jsonl").read_text()
+    assert "one\\ntwo" in Path(f"{tmp_path}.jsonl").read_text()
 
 
 def test_the_newest_session_is_continued(tmp_path: Path) -> None:

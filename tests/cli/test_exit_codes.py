@@ -42,7 +42,15 @@ def test_the_exit_code_tells_whether_the_run_was_done(
     if summaries is not None:
         data["summaries"] = summaries
     done = selfcompact(
-        "run", "x", "--script", script(tmp_path, data), "--session", "s.jsonl", "--json", *SMALL, cwd=tmp_path
+        "run",
+        "x",
+        "--script",
+        script(tmp_path, data),
+        "--session",
+        f"{tmp_path}.jsonl",
+        "--json",
+        *SMALL,
+        cwd=tmp_path,
     )
     assert done.returncode == code, done.stderr
     found = [event for event in events(done) if event["type"] == "compaction_end"]

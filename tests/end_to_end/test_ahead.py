@@ -83,7 +83,11 @@ async def test_closing_cancels_what_was_begun(tmp_path: Path) -> None:
     model = sc.ScriptedModel([*fill(3), sc.cell("await compact.run()\nawait __import__('asyncio').sleep(60)")])
     settings = sc.Settings.model_validate({"compaction": {"keepRecentTokens": 300}})
     async with sc.open_session(
-        model, workspace=tmp_path, session_file=tmp_path / "s.jsonl", settings=settings, summariser=summariser
+        model,
+        workspace=tmp_path,
+        session_file=f"{tmp_path}.jsonl",
+        settings=settings,
+        summariser=summariser,
     ) as session:
         stream = session.events()
 

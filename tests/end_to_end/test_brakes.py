@@ -144,7 +144,7 @@ async def test_a_default_reserve_that_does_not_fit_a_small_window_becomes_15_per
     async with opened([], window=window, reserve_tokens=1000) as session:
         workspace = session.workspace
     async with sc.open_session(
-        model, workspace=workspace, settings=sc.Settings(), session_file=workspace / "s.jsonl"
+        model, workspace=workspace, settings=sc.Settings(), session_file=f"{workspace}.jsonl"
     ) as session:
         assert session.status().threshold_tokens == window - int(window * 0.15)
 

@@ -65,7 +65,7 @@ async def test_the_project_file_switches_the_skill_off_and_on_at_the_next_bounda
         steps += [written(text), sc.cell(call)]
     steps.append(sc.say("ok"))
     model = sc.ScriptedModel(steps)
-    async with sc.open_session(model, workspace=workspace, session_file=workspace / "s.jsonl") as session:
+    async with sc.open_session(model, workspace=workspace, session_file=f"{workspace}.jsonl") as session:
         stream = session.events()
         result = await session.prompt("go")
         events = stream.pending()

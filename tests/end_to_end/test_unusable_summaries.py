@@ -51,7 +51,7 @@ async def test_a_reply_that_is_no_summary_is_refused_asked_for_once_more_and_cha
         url = server.anthropic_url if family == "anthropic" else server.openai_url
         model = make_model(f"{family}:fake", base_url=url, context_window=32_000)
         async with sc.open_session(
-            model, workspace=tmp_path, session_file=tmp_path / "s.jsonl", settings=settings
+            model, workspace=tmp_path, session_file=f"{tmp_path}.jsonl", settings=settings
         ) as session:
             await session.prompt("go")
             before = session.history

@@ -38,7 +38,7 @@ async def test_a_changed_limit_holds_at_the_next_boundary_and_a_changed_hook_doe
         return sc.cell(ASK)
 
     model = sc.ScriptedModel([*fill(), change, sc.cell(ASK), sc.say("ok")])
-    async with sc.open_session(model, workspace=tmp_path, session_file=tmp_path / "s.jsonl") as session:
+    async with sc.open_session(model, workspace=tmp_path, session_file=f"{tmp_path}.jsonl") as session:
         result = await session.prompt("go")
         assert session.settings.compaction.keep_recent_tokens == 300
     assert [outcome.status for outcome in result.compactions] == ["completed"]

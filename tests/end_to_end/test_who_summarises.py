@@ -53,7 +53,10 @@ async def test_a_summary_whose_stream_broke_off_is_never_installed(tmp_path: Pat
     answers = [cell_reply(FILL), cell_reply(FILL), cell_reply(ASK, usage=FULL), Reply("ok")]
     async with FakeProvider(answers, summaries=[cut, WRITTEN]) as server:
         async with sc.open_session(
-            model_at(server, family), workspace=tmp_path, session_file=tmp_path / "s.jsonl", settings=settings()
+            model_at(server, family),
+            workspace=tmp_path,
+            session_file=f"{tmp_path}.jsonl",
+            settings=settings(),
         ) as session:
             result = await session.prompt("go")
         asked = sum(request.is_summary for request in server.requests)
@@ -70,7 +73,10 @@ async def test_after_a_switch_the_new_model_writes_the_summaries(tmp_path: Path)
         FakeProvider([*full, cell_reply(ASK, usage=FULL), *full, Reply("ok")], summaries=[WRITTEN]) as first,
         FakeProvider([cell_reply(ASK, usage=FULL), Reply("ok")], summaries=itertools.repeat(WRITTEN)) as second,
         sc.open_session(
-            model_at(first), workspace=tmp_path, session_file=tmp_path / "s.jsonl", settings=settings()
+            model_at(first),
+            workspace=tmp_path,
+            session_file=f"{tmp_path}.jsonl",
+            settings=settings(),
         ) as session,
     ):
         await session.prompt("go")
@@ -94,7 +100,7 @@ async def test_a_summariser_that_the_settings_name_stays_when_the_model_is_switc
         )
         first = sc.ScriptedModel([*fill(), sc.say("ok")], summaries=[], context_window=32_000)
         async with sc.open_session(
-            first, workspace=tmp_path, session_file=tmp_path / "s.jsonl", settings=chosen
+            first, workspace=tmp_path, session_file=f"{tmp_path}.jsonl", settings=chosen
         ) as session:
             await session.prompt("go")
             session.set_model(model_at(server, name="other"))
@@ -118,7 +124,7 @@ async def test_a_summariser_that_the_changed_file_names_and_nobody_has_is_told_a
         return sc.cell("1")
 
     model = sc.ScriptedModel([*fill(), change, sc.cell(ASK), sc.say("ok")], summaries=[SUMMARY], context_window=32_000)
-    async with sc.open_session(model, workspace=tmp_path, session_file=tmp_path / "s.jsonl") as session:
+    async with sc.open_session(model, workspace=tmp_path, session_file=f"{tmp_path}.jsonl") as session:
         stream = session.events()
         result = await session.prompt("go")
         warnings = [event.message for event in of_type(stream.pending(), "warning")]
@@ -166,7 +172,7 @@ async def test_whatever_a_custom_models_summary_does_is_a_failed_attempt_and_the
     async with sc.open_session(
         Custom(turns, fault),
         workspace=tmp_path,
-        session_file=tmp_path / "s.jsonl",
+        session_file=f"{tmp_path}.jsonl",
         settings=settings(offlineFallback=fallback),
     ) as session:
         stream = session.events()
@@ -223,7 +229,7 @@ async def test_a_summariser_that_lacks_what_the_protocol_asks_for_is_a_failed_at
     async with sc.open_session(
         model,
         workspace=tmp_path,
-        session_file=tmp_path / "s.jsonl",
+        session_file=f"{tmp_path}.jsonl",
         settings=settings(background=False),
         summariser=incomplete,
     ) as session:

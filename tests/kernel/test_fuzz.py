@@ -30,7 +30,7 @@ from selfcompact.kernel.snapshot import report_from
 from selfcompact.kernel.state import manifest_from
 from selfcompact.settings.kernel import KernelSettings
 
-from .fuzzing import ASKED, CELL, KEY, one, parts_of, torn
+from .fuzzing import ASKED, CELL, KEY, nested, one, parts_of, torn
 
 CHANNELS = ("shell", "control", "iopub")
 QUICK, MANY = 1_500, 100_000
@@ -216,3 +216,10 @@ def test_any_content_is_read_or_is_none_and_its_text_can_be_encoded(kind: str, r
 )
 def test_text_that_no_encoder_takes_is_shown_with_escapes(raw: bytes, text: str) -> None:
     assert content_of("stream", raw) == Stream(text)
+
+
+@pytest.mark.parametrize("kind", ["[]", "{}"])
+def test_content_that_is_nested_too_deep_is_none(kind: str) -> None:
+    raw = b'{"data": {"text/plain": "x", "k": ' + nested(200_000, kind).encode() + b"}}"
+    assert content_of("display_data", raw) is None
+    assert content_of("comm_msg", raw[:300_000]) is None

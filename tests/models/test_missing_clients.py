@@ -47,7 +47,7 @@ import selfcompact as sc
 
 async def main():
     model = sc.ScriptedModel([sc.cell("6 * 7"), sc.say("It is 42.")])
-    async with sc.open_session(model, workspace=sys.argv[1], session_file=sys.argv[1] + "/session.jsonl") as session:
+    async with sc.open_session(model, workspace=sys.argv[1], session_file=sys.argv[1] + ".jsonl") as session:
         print((await session.prompt("What is six times seven?")).text)
 
 asyncio.run(main())

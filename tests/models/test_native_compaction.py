@@ -67,7 +67,10 @@ async def test_a_session_is_compacted_natively_and_a_bad_summary_is_asked_for_ag
     summaries = [Reply("Here is no form at all."), *[Reply(SUMMARY, usage=(900, 200))] * 4]
     async with FakeProvider(answers, summaries=summaries) as server:
         async with sc.open_session(
-            claude(server), workspace=tmp_path, session_file=tmp_path / "s.jsonl", settings=settings
+            claude(server),
+            workspace=tmp_path,
+            session_file=f"{tmp_path}.jsonl",
+            settings=settings,
         ) as session:
             result = await session.prompt("go")
         told = [request for request in server.requests if request.is_summary]

@@ -40,6 +40,7 @@ COMMANDS = {
         "convert:migrate",
         "Write a session file of an older version as a new one in the version that is written now.",
     ),
+    "move": ("move:move", "Move a session FILE, with its images and variables, to where no cell can write."),
     "run": ("run:run", "Give the agent a TASK and show its work until it is done."),
     "sandbox": (
         "sandbox:sandbox",

@@ -21,6 +21,7 @@ from selfcompact.session.run import RunResult
 from selfcompact.session.session import Session
 from selfcompact.settings.load import load_settings
 from selfcompact.settings.schema import Settings
+from selfcompact.workspace import new_session_file
 
 DEMO_SETTINGS = ("compaction.reserveTokens=6000", "compaction.keepRecentTokens=4000")
 """The defaults are made for windows of 200,000 tokens; the demo's has 32,000."""
@@ -53,7 +54,7 @@ def demo(workspace: Path | None, sandbox: str | None, full: bool) -> None:
 
 async def _play(folder: Path, settings: Settings, full: bool) -> RunResult:
     screen = Screen(Console(), full=full)
-    log = folder / "session.jsonl"
+    log = new_session_file(folder)
     async with open_session(demo_model(), workspace=folder, session_file=log, settings=settings) as session:
         screen.console.print(f"[dim]workspace {escape(str(folder))} · sandbox {session.kernel.sandbox.kind}[/dim]")
         result = await run_and_show(session, TASK, screen.show)

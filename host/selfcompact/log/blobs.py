@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
+import errno
 import hashlib
 import os
 import tempfile
@@ -39,9 +39,14 @@ def copy_blobs(source: Path, target: Path) -> None:
     make_private_folder(blob_folder(target))
     for name in sorted(path.name for path in blob_folder(source).iterdir()):
         if is_name(name):
-            with contextlib.suppress(FileExistsError, NotRegular):
+            try:
                 data = read_beneath(source.parent, Path(blob_folder(source).name) / name, MAX_BLOB_BYTES)
                 create_private(blob_folder(target) / name, data)
+            except (FileExistsError, NotRegular):
+                continue
+            except OSError as error:
+                if error.errno != errno.ELOOP:  # a link, which is none of our images
+                    raise
 
 
 def is_name(name: str) -> bool:

@@ -26,6 +26,7 @@ from selfcompact.session.coordinator import Coordinator
 from selfcompact.session.hook_commands import AfterCommand, BeforeCommand
 from selfcompact.session.hooks import Hooks
 from selfcompact.session.kernel_state import opening_note
+from selfcompact.session.log_place import check_log_place
 from selfcompact.session.policy import SessionPolicy
 from selfcompact.session.requests import RequestSlot
 from selfcompact.session.session import Session, closing
@@ -83,6 +84,7 @@ async def open_session(
             without summaries is summarised offline.
         workspace: the directory the agent works in; an existing one.
         session_file: made when missing, continued when there; None makes a new one under the user's data directory.
+            One that lies where cells can write is refused.
         settings: None reads them from the usual places (`selfcompact.load_settings`), and the project's file is
             looked at again at each boundary; `Settings` hold as they are.
         system: the whole system prompt; None takes ours, with the compact skill in it when cells may call it.
@@ -107,6 +109,7 @@ async def open_session(
     )
     default_summariser(model, fitting)  # a summariser that cannot be used is told before anything opens
     path = Path(session_file) if session_file is not None else new_session_file(folder)
+    check_log_place(path, folder, fitting.sandbox)
     dispatcher = Dispatcher()
     with unwrap_group(), SessionLog.open(path.absolute(), cwd=folder, fsync=fitting.log.fsync) as log:
         async with (
