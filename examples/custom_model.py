@@ -59,4 +59,6 @@ async def main(workspace: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(main(Path(folder)))
+        work = Path(folder) / "work"
+        work.mkdir()
+        asyncio.run(main(work))

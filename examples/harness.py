@@ -61,4 +61,6 @@ async def main(workspace: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(main(Path(folder)))
+        work = Path(folder) / "work"
+        work.mkdir()
+        asyncio.run(main(work))

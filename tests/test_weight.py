@@ -74,7 +74,12 @@ silent = io.StringIO()
 with contextlib.suppress(SystemExit), contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
     main()
 """
-    assert ours(modules_after(program)) == {"selfcompact", "selfcompact.cli", "selfcompact.errors"}
+    assert ours(modules_after(program)) == {
+        "selfcompact",
+        "selfcompact.cli",
+        "selfcompact.cli.ending",
+        "selfcompact.errors",
+    }
 
 
 @pytest.mark.parametrize("command", ["export", "inspect", "search", "settings", "skill"])

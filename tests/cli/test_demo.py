@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from selfcompact.workspace import sessions_folder
+
 from .test_run import selfcompact
 
 
@@ -18,7 +20,8 @@ def test_the_demo_compacts_itself_goes_on_and_writes_its_report(tmp_path: Path) 
     report = (tmp_path / "work/stdlib-audit.md").read_text()
     assert "## Longest functions" in report
     assert "## Import cycles" in report
-    records = [json.loads(line) for line in (tmp_path / "work/session.jsonl").read_text().splitlines()]
+    (log,) = sessions_folder(tmp_path / "work").iterdir()
+    records = [json.loads(line) for line in log.read_text().splitlines()]
     (compaction,) = [record for record in records if record["type"] == "compaction"]
     assert compaction["customInstructions"].startswith("keep `longest_functions`")
     assert "longest_functions" in compaction["summary"]

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -104,38 +105,31 @@ def test_a_failed_run_ends_with_1_and_says_why(tmp_path: Path, steps: Any, code:
     assert "Traceback" not in done.stderr
 
 
-def test_ctrl_c_aborts_the_cell_and_ends_with_130(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_aborts_the_cell_cleans_up_and_is_the_exit_code(tmp_path: Path, number: signal.Signals) -> None:
     path = script(tmp_path, [{"cell": "import time\nprint('started', flush=True)\ntime.sleep(60)"}])
+    runtime = Path(tempfile.mkdtemp(prefix="sc-", dir="/tmp"))
+    arguments = ["run", "x", "--script", path, "--session", f"{tmp_path}.jsonl", "--json"]
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "selfcompact",
-            "run",
-            "x",
-            "--script",
-            path,
-            "--session",
-            f"{tmp_path}.jsonl",
-            "--json",
-        ],
+        [sys.executable, "-m", "selfcompact", *arguments],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(runtime)},
     )
     assert process.stdout is not None
-    rest: list[str] = []
     for line in process.stdout:
-        rest.append(line)
         if json.loads(line)["type"] == "tool_execution_update":
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             break
     out, err = process.communicate(timeout=30)
-    assert process.returncode == 130, err
+    assert process.returncode == 128 + number, err
     ended = json.loads(out.splitlines()[-1])
     assert (ended["type"], ended["status"]) == ("agent_end", "aborted")
     assert "Traceback" not in err
+    assert list(runtime.iterdir()) == []
+    runtime.rmdir()
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,12 @@ def theirs(family: Family, log: Path, *arguments: str) -> Theirs:
     return Theirs(**json.loads(done.stdout))
 
 
+def work_in(folder: Path) -> Path:
+    """A workspace, in which no log may lie."""
+    (folder / "work").mkdir(exist_ok=True)
+    return folder / "work"
+
+
 async def ours(log: Path, workspace: Path) -> list[sc.Message]:
     """What a session of ours that continues the file would send, without what it puts in by itself."""
     model = sc.ScriptedModel([])
@@ -136,30 +142,30 @@ async def write_session(path: Path, workspace: Path) -> None:
 
 async def test_a_log_of_ours_gives_the_same_context_there(family: Family, tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    await write_session(path, tmp_path)
+    await write_session(path, work_in(tmp_path))
     before = path.read_bytes()
     found = theirs(family, path)
     assert {message["role"] for message in found.messages} == {
         *("compactionSummary", "branchSummary", "custom", "user", "assistant", "toolResult")
     }
-    assert_same(found, await ours(path, tmp_path))
+    assert_same(found, await ours(path, work_in(tmp_path)))
     assert found.entries == len(read_session(path)[1])
     assert path.read_bytes() == before
 
 
 async def test_what_they_append_to_our_log_is_read_and_continued_here(family: Family, tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    await write_session(path, tmp_path)
+    await write_session(path, work_in(tmp_path))
     theirs(family, path, "append")
-    said, answered = (await ours(path, tmp_path))[-2:]
+    said, answered = (await ours(path, work_in(tmp_path)))[-2:]
     assert [(m.role, text_of(m)) for m in (said, answered)] == [
         ("user", "said by the other tool"),
         ("assistant", "answered there"),
     ]
     model = sc.ScriptedModel([sc.say("and on here")])
-    async with sc.open_session(model, workspace=tmp_path, session_file=path) as session:
+    async with sc.open_session(model, workspace=work_in(tmp_path), session_file=path) as session:
         assert (await session.prompt("go on")).status == "done"
-    assert_same(theirs(family, path), await ours(path, tmp_path))
+    assert_same(theirs(family, path), await ours(path, work_in(tmp_path)))
 
 
 async def test_an_old_session_of_theirs_is_migrated_as_they_do_it(family: Family, tmp_path: Path) -> None:
@@ -167,7 +173,7 @@ async def test_an_old_session_of_theirs_is_migrated_as_they_do_it(family: Family
     shutil.copy(REAL, copy)
     found = theirs(family, copy)
     migrated = migrate_session(REAL, tmp_path / "v3.jsonl")
-    assert_same(found, await ours(migrated, tmp_path))
+    assert_same(found, await ours(migrated, work_in(tmp_path)))
     assert found.entries == 1018
     messages = [entry for entry in read_session(migrated)[1] if isinstance(entry, MessageEntry)]
     assert len(messages) == 914

@@ -12,6 +12,7 @@ import sys
 import click
 
 from selfcompact import __version__
+from selfcompact.cli.ending import ended_by, treat_as_interrupts
 from selfcompact.errors import SelfcompactError, UsageError
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
@@ -89,8 +90,11 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit with its code; no error a user can cause ends in a traceback."""
+    treat_as_interrupts()
     try:
         code = cli(standalone_mode=False)
+    except SystemExit as ended:
+        code = ended.code
     except click.exceptions.Abort:
         code = EXIT_INTERRUPTED
     except click.ClickException as error:
@@ -109,4 +113,5 @@ def main() -> None:
         # The reader of our output has gone (`| head`); there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = EXIT_FAILED
-    sys.exit(code if isinstance(code, int) else 0)
+    by = ended_by()
+    sys.exit(128 + by if by is not None else code if isinstance(code, int) else 0)

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from selfcompact.cli.chat_commands import ChatCommands, Leave
 from selfcompact.cli.choose import choice_of, session_options
+from selfcompact.cli.ending import ended_by
 from selfcompact.cli.screen import Screen, kept_line
 from selfcompact.errors import SelfcompactError, SessionFileError
 from selfcompact.events import AgentEnd, Event, MessageEnd, MessageStart, MessageUpdate
@@ -110,7 +111,7 @@ class Chat:
             try:
                 text = (await asked.prompt_async(PROMPT, prompt_continuation="  ")).strip()
             except KeyboardInterrupt:
-                if interrupted:
+                if interrupted or ended_by() is not None:
                     return
                 interrupted = True
                 self._console.print(f"[dim]{HINT}[/dim]")
@@ -148,7 +149,7 @@ class Chat:
             with anyio.open_signal_receiver(signal.SIGINT) as signals:
                 async for _ in signals:
                     presses += 1
-                    if presses > 1:
+                    if presses > 1 or ended_by() is not None:
                         raise Leave
                     await self._session.abort()
 

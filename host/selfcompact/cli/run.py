@@ -74,7 +74,7 @@ async def run_and_show(session: Session, task: str, show: Callable[[Event], None
     results: list[RunResult] = []
 
     async def watch_signals() -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with anyio.open_signal_receiver(signal.SIGINT) as signals:
             async for _ in signals:
                 await session.abort()
 

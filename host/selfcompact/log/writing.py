@@ -23,6 +23,7 @@ from selfcompact.errors import SessionFileError
 from selfcompact.log.blobs import without_blobs
 from selfcompact.log.lines import encode_json, encode_line, torn_tail
 from selfcompact.log.reading import LiveLog, check_version, read_header, read_live
+from selfcompact.log.restoring import copy_of, put_aside
 from selfcompact.private_files import create_private, make_private_folder, open_regular
 
 
@@ -35,6 +36,7 @@ class SessionLog:
     def __init__(self, path: Path, descriptor: int, live: LiveLog, *, fsync: bool = True) -> None:
         self.path, self.live, self._fsync = path, live, fsync
         self._descriptor: int | None = descriptor
+        self._size = os.fstat(descriptor).st_size
         self._has_entries = bool(live.entries or live.damage)
         self._synced = True
 
@@ -99,20 +101,54 @@ class SessionLog:
         except OSError as error:
             raise SessionFileError(self.path, f"an image cannot be written beside it ({error.strerror})") from error
         _write(self._descriptor, self.path, line)
+        self._size += len(line)
         self._has_entries, self._synced = True, False
 
-    def sync(self) -> None:
-        """Have the disk store everything that was appended. Does nothing when there is nothing new.
+    def sync(self) -> str | None:
+        """Have the disk store everything that was appended, in the file that has our name.
+
+        Returns a sentence when that file was removed, replaced or cut by somebody: it is then there again.
 
         Raises:
             SessionFileError: the disk did not store it; the operating system has it, and the next call tries again.
         """
-        if self._descriptor is not None and self._fsync and not self._synced:
+        if self._descriptor is None:
+            return None
+        try:
+            said = self._put_back()
+        except OSError as error:
+            raise SessionFileError(self.path, f"is gone and cannot be written anew ({error.strerror})") from error
+        if self._fsync and not self._synced:
             try:
                 os.fsync(self._descriptor)
             except OSError as error:
                 raise SessionFileError(self.path, f"is not stored on the disk ({error.strerror})") from error
         self._synced = True
+        return said
+
+    def _put_back(self) -> str | None:
+        """Write the file anew from the one that is still open when its name leads elsewhere, or nowhere, now."""
+        assert self._descriptor is not None
+        ours = os.fstat(self._descriptor)
+        try:
+            there = self.path.stat()
+        except OSError:
+            there = None
+        if there is not None and os.path.samestat(ours, there):
+            cut, self._size = self._size - ours.st_size, ours.st_size
+            if cut <= 0:
+                return None
+            if torn_tail(self._descriptor):
+                _write(self._descriptor, self.path, b"\n")
+            return f"somebody cut {cut:,} bytes off {self.path}; what they said is lost from it"
+        make_private_folder(self.path.parent)
+        aside = put_aside(self.path)
+        copied = copy_of(self._descriptor, self.path)
+        _lock(copied, self.path)
+        os.close(self._descriptor)
+        self._descriptor, self._synced = copied, False
+        where = f"what was there instead is {aside.name} now" if aside is not None else "it had been removed"
+        return f"the session log {self.path} was written anew: {where}"
 
     def close(self) -> None:
         """Close and unlock the file; one that holds a header alone is removed. Closing twice is fine."""

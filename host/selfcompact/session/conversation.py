@@ -7,7 +7,7 @@ reads an account and never walks the history.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from selfcompact.codec import Json
 from selfcompact.compaction.planning.ledger import Ledger
@@ -35,7 +35,15 @@ from selfcompact.text.tokens import Estimator, ScriptAwareEstimator
 class Conversation:
     """Owns the log and the ledger of one session. Not shared between sessions; no method awaits."""
 
-    def __init__(self, log: SessionLog, *, overhead_tokens: int, estimator: Estimator | None = None) -> None:
+    def __init__(
+        self,
+        log: SessionLog,
+        *,
+        overhead_tokens: int,
+        estimator: Estimator | None = None,
+        report: Callable[[str], None] = lambda _sentence: None,
+    ) -> None:
+        self._report = report
         self._log, self._overhead_tokens = log, overhead_tokens
         self._estimator = estimator or ScriptAwareEstimator()
         self._begin_with(log.entries)
@@ -171,8 +179,10 @@ class Conversation:
         return call_id
 
     def sync(self) -> None:
-        """Have the disk store everything."""
-        self._log.sync()
+        """Have the disk store everything, and report what somebody did to the file meanwhile."""
+        said = self._log.sync()
+        if said is not None:
+            self._report(said)
 
 
 def _response(entry: Entry) -> AssistantMessage | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,7 +129,7 @@ async def assembled(
     Tasks of the session live in a task group of this block, so they end with it.
     """
     hub, slot, state, model = EventHub(), RequestSlot(), SessionState(), config.model
-    conversation = Conversation(log, overhead_tokens=_overhead_tokens(config.system))
+    conversation = Conversation(log, overhead_tokens=_overhead_tokens(config.system), report=_warner(hub))
     conversation.change_model(model.provider, model.model_id)
     turns = TurnRunner(
         conversation,
@@ -179,6 +179,10 @@ async def assembled(
         async with closing(session):
             yield session
         tasks.cancel_scope.cancel()
+
+
+def _warner(hub: EventHub) -> Callable[[str], None]:
+    return lambda sentence: hub.emit(WarningRaised(message=sentence))
 
 
 def all_hooks(settings: CompactionSettings, hooks: Hooks | None) -> Hooks:
