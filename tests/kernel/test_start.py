@@ -23,8 +23,8 @@ from selfcompact.kernel import runtime as runtime_module
 from selfcompact.kernel.process import OwnedProcess
 from selfcompact.kernel.runtime import PREFIX, make_runtime_directory
 from selfcompact.sandbox import bubblewrap as bwrap_module
-from selfcompact.sandbox.bubblewrap import explain
 from selfcompact.sandbox.environment import allowed
+from selfcompact.sandbox.refusals import Switches, explain
 from selfcompact.text.secrets import looks_secret
 
 from .conftest import OpenKernel
@@ -155,8 +155,8 @@ async def test_no_bubblewrap_fails_closed_with_what_to_do(opened: OpenKernel, mo
     ],
 )
 def test_what_bubblewrap_says_becomes_a_remedy(said: str, remedy: str) -> None:
-    assert remedy in explain(said)[1]
-    assert "--sandbox none" in explain(said)[1]
+    assert remedy in explain(said, Switches())[1]
+    assert "--sandbox none" in explain(said, Switches())[1]
 
 
 async def test_a_workspace_that_is_none_is_named(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from selfcompact.kernel.runtime import RuntimeDirectory, kernel_side_packages, m
 from selfcompact.sandbox import environment as env_rules
 from selfcompact.sandbox.bubblewrap import find_bwrap, stage_argv
 from selfcompact.sandbox.cgroup import ControlGroup, make_control_group
+from selfcompact.sandbox.git_dirs import git_directory
 from selfcompact.sandbox.interpreter import Interpreter, inspect_interpreter
 from selfcompact.sandbox.mounts import (
     ETC,
@@ -139,7 +140,8 @@ class SandboxProvisioner(KernelProvisionerBase):
         bwrap = find_bwrap((workspace, *policy.write))
         facts = _look_around(workspace, interpreter, runtime, packages, counts_files=bwrap.counts_files)
         self._settings = ProtectedDirs(workspace, policy)
-        facts = replace(facts, read_only={**self._settings.shown, **_kept(interpreter, workspace, policy)})
+        shown = {**_git(workspace, policy), **self._settings.shown, **_kept(interpreter, workspace, policy)}
+        facts = replace(facts, read_only=shown)
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             info, info_fd = _pipe(ours, theirs)
             block_fd, release = _pipe(theirs, ours)
@@ -288,6 +290,15 @@ def _write_inside(directory: Path, inside: Path) -> str:
         target.write_text(json.dumps(info))
         return str(inside / "inside.json")
     return str(inside / "connection.json")
+
+
+def _git(workspace: Path, policy: SandboxPolicy) -> dict[Path, Path]:
+    """The real git directory of a worktree or a submodule, to be read; `sandbox.write` wins."""
+    found = git_directory(workspace)
+    written = (workspace, *policy.write)
+    if found is None or any(place == found or place in found.parents for place in written):
+        return {}
+    return {found: found}
 
 
 def _kept(interpreter: Interpreter, workspace: Path, policy: SandboxPolicy) -> dict[Path, Path]:

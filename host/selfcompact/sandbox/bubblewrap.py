@@ -16,13 +16,12 @@ from pathlib import Path
 
 from selfcompact.errors import SandboxUnavailable
 from selfcompact.sandbox import memory_stage
+from selfcompact.sandbox.refusals import NO_SANDBOX, explain, look_around
 
 MIN_VERSION = (0, 8, 0)
 """The first with --disable-userns and --size together; it is in every distribution since 2023."""
 
 TRY_TIMEOUT_S = 10.0
-
-NO_SANDBOX = "or choose to run without one: --sandbox none"
 
 
 @dataclass(frozen=True)
@@ -96,27 +95,7 @@ def _find(on_path: str | None) -> Bwrap:
         problem = _try(candidate)
         if not problem:
             return Bwrap(Path(candidate), version, counts_files=not _try(candidate, staged=True))
-    raise SandboxUnavailable(*explain(problem))
-
-
-def explain(problem: str) -> tuple[str, str]:
-    """A reason and a remedy for what bubblewrap said when it failed."""
-    text = problem.lower()
-    if "too old" in text:
-        return problem, f"install bubblewrap 0.8 or newer, {NO_SANDBOX}"
-    if "uid map" in text or "permission denied" in text or "operation not permitted" in text:
-        return (
-            f"this machine does not let bubblewrap make namespaces ({problem})",
-            "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, or "
-            "kernel.apparmor_restrict_unprivileged_userns=0; in a container: run it with user namespaces), "
-            + NO_SANDBOX,
-        )
-    if "no space left" in text or "user namespaces" in text:
-        return (
-            f"user namespaces are switched off ({problem})",
-            f"raise the limit (sysctl user.max_user_namespaces=10000), {NO_SANDBOX}",
-        )
-    return f"bubblewrap does not work here ({problem})", f"run it by hand to see why, {NO_SANDBOX}"
+    raise SandboxUnavailable(*explain(problem, look_around()))
 
 
 def _bundled() -> str | None:
