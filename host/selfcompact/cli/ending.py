@@ -25,4 +25,6 @@ def ended_by() -> int | None:
 
 def _interrupt(number: int, _frame: FrameType | None) -> None:
     _ended_by.append(number)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what it puts into the background like that
+        raise KeyboardInterrupt
     signal.raise_signal(signal.SIGINT)
