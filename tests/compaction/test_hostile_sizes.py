@@ -59,6 +59,7 @@ STEPS: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.slow
 def test_a_text_made_to_be_slow_is_not(step: str) -> None:
     slow: dict[str, float] = {}
     for name, text in TEXTS.items():

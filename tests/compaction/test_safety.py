@@ -136,6 +136,7 @@ MESSAGE = st.one_of(
     st.sampled_from([None, 500, 4_096]),
     st.text(max_size=200),
 )
+@pytest.mark.slow
 async def test_every_request_fits_into_the_summarisers_window(
     messages: list[Message], window: int, reserve: int, output: int | None, instructions: str
 ) -> None:
@@ -156,6 +157,7 @@ async def test_every_request_fits_into_the_summarisers_window(
     assert all(window_of(request) <= window for request in summariser.requests)
 
 
+@pytest.mark.slow
 async def test_giant_instructions_and_file_lists_leave_room_for_the_conversation() -> None:
     edits = [
         answered("", *(called(f"e{n}_{k}", name="edit", path=f"src/{n}/{k}.py") for k in range(40))) for n in range(100)

@@ -218,12 +218,17 @@ async def test_a_command_that_cannot_be_started_is_a_veto(opened: OpenSession, t
 @pytest.mark.parametrize(
     "program",
     [
-        "exit 2",
         "exec 0<&-; exit 2",
-        "exec 0<&-; echo '{\"cancel\": true}'; sleep 0.1",
-        "head -c 10 >/dev/null; exit 2",
         "sleep 60 & exit 2",
-        "yes no | head -c 3000000 >&2; exit 2",
+        *(
+            pytest.param(program, marks=pytest.mark.slow)
+            for program in (
+                "exit 2",
+                "exec 0<&-; echo '{\"cancel\": true}'; sleep 0.1",
+                "head -c 10 >/dev/null; exit 2",
+                "yes no | head -c 3000000 >&2; exit 2",
+            )
+        ),
     ],
 )
 async def test_a_commands_veto_counts_whatever_it_reads_and_whatever_it_leaves_running(

@@ -23,6 +23,7 @@ from selfcompact.workspace import new_session_file
 from .conftest import Host, OpenKernel
 
 
+@pytest.mark.slow
 async def test_nothing_of_the_users_is_there(opened: OpenKernel, workspace: Path) -> None:
     home = Path.home()
     secrets = [home / ".ssh/id_ed25519", home / ".aws/credentials", home / ".docker/config.json", home / ".netrc"]

@@ -75,7 +75,9 @@ async def end(kernel: Kernel, how: str, code: str, started: anyio.Path) -> Ended
 STATUS = {"interrupt": "aborted", "limit": "timeout", "abort": None}
 
 
-@pytest.mark.parametrize("how", ["interrupt", "limit", "abort"])
+@pytest.mark.parametrize(
+    "how", ["interrupt", pytest.param("limit", marks=pytest.mark.slow), pytest.param("abort", marks=pytest.mark.slow)]
+)
 async def test_what_can_be_interrupted_keeps_its_kernel_and_its_names(
     opened: OpenKernel, workspace: anyio.Path, how: str
 ) -> None:

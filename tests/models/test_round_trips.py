@@ -60,7 +60,10 @@ class Wire:
         return READERS[self.family](self.server.requests[-1].body)
 
 
-@pytest.fixture(scope="module", params=["openai-chat", "anthropic", pytest.param("openai", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module",
+    params=["openai-chat", *(pytest.param(name, marks=pytest.mark.slow) for name in ("openai", "anthropic"))],
+)
 def wire(request: pytest.FixtureRequest) -> Iterator[Wire]:
     family = str(request.param)
     reply = [Reply("ok")]

@@ -61,7 +61,7 @@ def invoke(*arguments: object) -> Result:
     return done
 
 
-@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("log", ONE_AND_THE_REST)
 async def test_a_session_goes_on_with_the_history_it_had(log: str, workspace: Path, tmp_path: Path) -> None:
     wanted, path = expected_of(log), copied(DATA / log, tmp_path / "old")
     before = path.read_bytes()
