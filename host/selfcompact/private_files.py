@@ -12,6 +12,7 @@ import errno
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 SETTINGS_BYTES = 1024 * 1024
@@ -72,6 +73,37 @@ def read_beneath(root: Path, relative: Path, limit: int) -> bytes:
         return _read(open_regular(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=here), root / relative, limit)
 
 
+@contextlib.contextmanager
+def folder_itself(path: Path) -> Iterator[int | None]:
+    """A descriptor of the folder with this name, for the block; None when it is a link, something else, or not there.
+
+    Names listed, opened and removed relative to it are in that folder, whatever is put in its place meanwhile.
+
+    Raises:
+        OSError: the folder cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, _DIRECTORY)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def read_within(folder: int, name: str, limit: int) -> bytes:
+    """The content of a regular file, no link, of at most `limit` bytes in a folder given by its descriptor.
+
+    Raises:
+        NotRegular: see `open_regular`. OSError: it cannot be read, is larger, or is a link.
+    """
+    return _read(open_regular(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder), Path(name), limit)
+
+
 def _read(descriptor: int, path: Path, limit: int) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         data = file.read(limit + 1)
@@ -80,15 +112,29 @@ def _read(descriptor: int, path: Path, limit: int) -> bytes:
     return data
 
 
+def open_new(path: Path) -> int:
+    """A descriptor, for writing, of a file that is not there yet.
+
+    Raises:
+        FileExistsError: something has this name, be it a link that leads nowhere. OSError: it cannot be made.
+    """
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
 def create_private(path: Path, data: bytes) -> None:
     """Write a file that is not there yet.
 
     Raises:
-        FileExistsError: something has this name, be it a link that leads nowhere. OSError: it cannot be written.
+        FileExistsError: see `open_new`. OSError: it cannot be written.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
+    with os.fdopen(open_new(path), "wb") as file:
         file.write(data)
+
+
+def discard(path: Path) -> None:
+    """Take a name away, a link and not what it leads to. A directory stays; raises nothing."""
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def replace_private(path: Path, data: bytes) -> None:

@@ -207,3 +207,26 @@ def test_the_host_follows_no_link_and_reads_no_pipe_that_the_kernel_left(tmp_pat
     for name in ("link", "pipe", "huge", "nothing"):
         assert copy_out(tmp_path / name, target)
         assert not target.exists()
+
+
+async def test_what_a_cell_puts_in_the_place_of_a_snapshot_is_a_reason_and_nothing_raises(
+    opened: OpenKernel, tmp_path: Path
+) -> None:
+    """A directory cannot be unlinked, and stood where the host takes the snapshot from and gives it back."""
+    swap = """
+import agent_kernel.snapshot as kept, os, shutil
+class Said:
+    def _repr_mimebundle_(self, **_): return {"application/json": {"names": ["x"], "skipped": [], "problem": ""}}
+def swapped(path, *_):
+    if os.path.lexists(path): os.unlink(path)
+    os.mkdir(path)
+    return Said()
+kept.save = kept.load = swapped
+"""
+    (tmp_path / "given").write_bytes(b"bytes")
+    async with opened() as kernel:
+        await kernel.execute(swap)
+        assert "not a snapshot" in (await kernel.snapshot(tmp_path / "out")).problem
+        assert (await kernel.restore(tmp_path / "given")).names == ("x",)
+        assert not (tmp_path / "out").exists()
+        assert (await kernel.execute("1 + 1")).text == "2"

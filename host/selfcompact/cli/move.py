@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from selfcompact.errors import SessionFileError
-from selfcompact.log.blobs import blob_folder, copy_blobs
+from selfcompact.log.blobs import copy_blobs, remove_blobs
 from selfcompact.log.reading import read_header
 from selfcompact.private_files import create_private, make_private_folder, open_regular
 from selfcompact.workspace import sessions_folder
@@ -36,19 +36,14 @@ def move(file: Path, output: Path | None) -> None:
         raise SessionFileError(target, "already exists; name another file with -o") from error
     except OSError as error:
         raise SessionFileError(target, f"cannot be written ({error.strerror or error}); {file} is as it was") from error
-    for left in (file, _beside(file, "variables"), _beside(file, "index.sqlite"), *_images(file)):
+    for left in (file, _beside(file, "variables"), _beside(file, "index.sqlite")):
         left.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        blob_folder(file).rmdir()
+    remove_blobs(file)
     click.echo(f"moved {file} to {target}")
     click.echo(
         "Where it lay, cells could write it. Look at what it says before you go on: selfcompact inspect --tree",
         err=True,
     )
-
-
-def _images(file: Path) -> list[Path]:
-    return sorted(blob_folder(file).iterdir()) if blob_folder(file).is_dir() else []
 
 
 def _beside(file: Path, what: str) -> Path:

@@ -34,6 +34,7 @@ from selfcompact.kernel.snapshot import (
     save_expression,
 )
 from selfcompact.kernel.state import ASK, StateManifest, manifest_from
+from selfcompact.private_files import discard
 from selfcompact.sandbox.bubblewrap import find_bwrap
 from selfcompact.sandbox.environment import allowed
 from selfcompact.sandbox.interpreter import inspect_interpreter
@@ -197,7 +198,7 @@ class Kernel:
             if report.problem:
                 return report
             problem = await anyio.to_thread.run_sync(copy_out, outside, path)
-            outside.unlink(missing_ok=True)
+            discard(outside)
             return SnapshotReport(problem=problem) if problem else report
 
     async def restore(self, path: Path) -> SnapshotReport:
@@ -212,7 +213,7 @@ class Kernel:
             if problem:
                 return SnapshotReport(problem=problem)
             reply = await generation.channels.evaluate({"report": load_expression(inside)}, SNAPSHOT_TIMEOUT_S)
-            outside.unlink(missing_ok=True)
+            discard(outside)
             return report_from(reply)
 
     async def _run(self, generation: Generation, cell: Cell, timeout_s: float | None) -> CellStatus:

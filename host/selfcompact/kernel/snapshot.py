@@ -7,7 +7,6 @@ which was made by code it does not trust.
 from __future__ import annotations
 
 import os
-import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 
 from selfcompact.kernel.content import MAX_CONTENT_BYTES, decoded
 from selfcompact.kernel.output import plain
+from selfcompact.private_files import NotRegular, open_new, open_regular
 
 SNAPSHOT_TIMEOUT_S = 60.0
 """How long saving or restoring may take."""
@@ -118,12 +118,14 @@ def copy_out(source: Path, target: Path) -> str:
     `source` lies in a directory that the kernel can write: it may be a link, a pipe, or far too large.
     """
     try:
-        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_regular(source, os.O_RDONLY | os.O_NOFOLLOW)
+    except NotRegular:
+        return "what the kernel wrote is not a snapshot"
     except OSError as error:
         return f"the kernel wrote no snapshot ({error.strerror})"
     with os.fdopen(descriptor, "rb") as reader:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > 2 * TOTAL_BYTES:
+        if status.st_size > 2 * TOTAL_BYTES:
             return "what the kernel wrote is not a snapshot"
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +145,7 @@ def copy_out(source: Path, target: Path) -> str:
 def copy_in(source: Path, target: Path) -> str:
     """Put a snapshot where the kernel can read it; return why not, or nothing."""
     try:
-        with source.open("rb") as reader, target.open("xb") as writer:
+        with os.fdopen(open_regular(source, os.O_RDONLY), "rb") as reader, os.fdopen(open_new(target), "wb") as writer:
             _copy(reader.fileno(), writer.fileno(), os.fstat(reader.fileno()).st_size)
     except OSError as error:
         return f"{source} cannot be read ({error.strerror})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import errno
 import hashlib
 import os
@@ -15,7 +16,14 @@ import tempfile
 from pathlib import Path
 
 from selfcompact.codec import Json
-from selfcompact.private_files import NotRegular, create_private, make_private_folder, read_beneath
+from selfcompact.private_files import (
+    NotRegular,
+    create_private,
+    folder_itself,
+    make_private_folder,
+    read_beneath,
+    read_within,
+)
 
 INLINE_BYTES = 32 * 1024
 """Base64 up to this length stays in the record: small pictures are not worth a file."""
@@ -34,19 +42,31 @@ def blob_folder(log: Path) -> Path:
 
 def copy_blobs(source: Path, target: Path) -> None:
     """Copy the images of one log beside another one: files with the names that we give, and nothing that is a link."""
-    if not blob_folder(source).is_dir():
-        return
-    make_private_folder(blob_folder(target))
-    for name in sorted(path.name for path in blob_folder(source).iterdir()):
-        if is_name(name):
+    with folder_itself(blob_folder(source)) as folder:
+        if folder is None:
+            return
+        make_private_folder(blob_folder(target))
+        for name in sorted(filter(is_name, os.listdir(folder))):  # noqa: PTH208 - by descriptor
             try:
-                data = read_beneath(source.parent, Path(blob_folder(source).name) / name, MAX_BLOB_BYTES)
-                create_private(blob_folder(target) / name, data)
+                create_private(blob_folder(target) / name, read_within(folder, name, MAX_BLOB_BYTES))
             except (FileExistsError, NotRegular):
                 continue
             except OSError as error:
                 if error.errno != errno.ELOOP:  # a link, which is none of our images
                     raise
+
+
+def remove_blobs(log: Path) -> None:
+    """Remove a log's images, and their folder when nothing else is in it. What a link leads to, and what has another
+    name than an image gets, stays."""
+    with folder_itself(blob_folder(log)) as folder:
+        if folder is None:
+            return
+        for name in filter(is_name, os.listdir(folder)):  # noqa: PTH208 - by descriptor
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+    with contextlib.suppress(OSError):
+        blob_folder(log).rmdir()
 
 
 def is_name(name: str) -> bool:

@@ -18,6 +18,7 @@ Files: `first.md` (what to do), `update.md` (the same with a previous summary; `
 
 from __future__ import annotations
 
+import os
 import tomllib
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -33,12 +34,17 @@ from selfcompact.compaction.style import forms
 from selfcompact.compaction.style.contract import Contract
 from selfcompact.compaction.style.forms import Form
 from selfcompact.errors import SettingsError
+from selfcompact.private_files import read_bounded
 from selfcompact.settings.compaction import CompactionSettings
 
 Rebuild = Literal["keep-recent", "user-messages"]
 
 BUILT_IN = ("sections", "kimi", "handoff")
 """The styles that come with the package."""
+
+
+PROMPT_BYTES = 1024 * 1024
+"""The largest file of a style, or of an instruction text; one has a few thousand bytes."""
 
 
 class _Described(BaseModel):
@@ -143,13 +149,20 @@ def _read(name: str, folder: Traversable) -> Style:
 def _described(folder: Traversable) -> _Described:
     file = folder / "style.toml"
     try:
-        return _Described.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+        return _Described.model_validate(tomllib.loads(_content(file)))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(str(file), f"cannot be read: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         raise SettingsError(str(file), first["msg"], key=key) from error
+
+
+def _content(file: Traversable) -> str:
+    """The text of a file of the package, or of a folder that may hold anything: regular and bounded, else OSError."""
+    if isinstance(file, Path):
+        return read_bounded(file, PROMPT_BYTES).decode("utf-8")
+    return file.read_text(encoding="utf-8")
 
 
 def _form(described: _Described) -> Form:
@@ -161,10 +174,10 @@ def _form(described: _Described) -> Form:
 
 def _text(folder: Traversable, name: str, default: str | None = None) -> str:
     file = folder / f"{name}.md"
-    if default is not None and not file.is_file():
+    if default is not None and not (os.path.lexists(file) if isinstance(file, Path) else file.is_file()):
         return default
     try:
-        return file.read_text(encoding="utf-8").strip()
+        return _content(file).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(str(file), f"cannot be read: {error}") from error
 
@@ -173,6 +186,6 @@ def _text(folder: Traversable, name: str, default: str | None = None) -> str:
 def _override(path: str) -> str:
     file = Path(path).expanduser()
     try:
-        return file.read_text(encoding="utf-8")
+        return _content(file)
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(str(file), f"cannot be read: {error}", key="compaction.promptFile") from error
