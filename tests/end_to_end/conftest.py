@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,10 @@ import pytest
 
 import selfcompact as sc
 from selfcompact.errors import ModelError
+from selfcompact.kernel.runtime import RuntimeDirectory
 from selfcompact.models.scripted import StepSource
+
+from . import reaching
 
 OpenSession = Callable[..., AbstractAsyncContextManager[sc.Session]]
 
@@ -24,6 +27,21 @@ def workspace(tmp_path: Path) -> Path:
     folder = tmp_path / "workspace"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture(autouse=True)
+def reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """In every test here: what cells can write, workspace and kernels' directories, only careful modules reach."""
+    made = RuntimeDirectory.__init__
+
+    def told(self: RuntimeDirectory, path: Path) -> None:
+        made(self, path)
+        reaching.watch(self.kernel_dir)
+
+    monkeypatch.setattr(RuntimeDirectory, "__init__", told)
+    with reaching.watched([tmp_path / "workspace", tmp_path / "w"]) as found:
+        yield found
+    assert found == []
 
 
 @pytest.fixture
