@@ -63,8 +63,8 @@ def noted(result: sc.RunResult) -> dict[str, int]:
 
 async def test_the_boundary_does_not_wait_for_a_summary_that_was_begun_in_time(tmp_path: Path) -> None:
     cell = f"import asyncio\nawait compact.run('keep x')\nawait asyncio.sleep({CELL_S})"
-    ahead, _ = await run(tmp_path, tmp_path / "a.jsonl", cell, background=True)
-    after, _ = await run(tmp_path, tmp_path / "b.jsonl", cell, background=False)
+    ahead, _ = await run(tmp_path, Path(f"{tmp_path}-a.jsonl"), cell, background=True)
+    after, _ = await run(tmp_path, Path(f"{tmp_path}-b.jsonl"), cell, background=False)
     assert noted(ahead)["writtenAhead"] is True
     assert noted(ahead)["waitedMs"] < 100
     assert noted(after)["writtenAhead"] is False
@@ -73,7 +73,7 @@ async def test_the_boundary_does_not_wait_for_a_summary_that_was_begun_in_time(t
 
 async def test_newer_instructions_begin_the_summary_anew(tmp_path: Path) -> None:
     cell = "await compact.run('keep x')\nimport asyncio\nawait asyncio.sleep(0.1)\nawait compact.run('keep y')"
-    result, summariser = await run(tmp_path, tmp_path / "s.jsonl", cell, background=True)
+    result, summariser = await run(tmp_path, Path(f"{tmp_path}-s.jsonl"), cell, background=True)
     assert [outcome.status for outcome in result.compactions] == ["completed"]
     assert (summariser.asked, summariser.cancelled) == (2, 1)
 
@@ -103,4 +103,4 @@ async def test_closing_cancels_what_was_begun(tmp_path: Path) -> None:
             result = await session.prompt("go")
     assert result.status == "aborted"
     assert (summariser.asked, summariser.cancelled) == (1, 1)
-    assert '"type":"compaction"' not in (tmp_path / "s.jsonl").read_text()
+    assert '"type":"compaction"' not in await anyio.Path(f"{tmp_path}.jsonl").read_text()
