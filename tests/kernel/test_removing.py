@@ -104,9 +104,11 @@ def test_left_overs_of_killed_hosts_go_at_the_next_start_and_never_fail_it(base:
     (base / f"{PREFIX}file").touch()
     (base / f"{PREFIX}link").symlink_to("/etc")
     living = make_runtime_directory()
-    other = make_runtime_directory()
+    for _ in range(60):  # on a machine that is busy one start may not get to its end; the next one goes on with it
+        make_runtime_directory().remove()
+        if not deep.exists():
+            break
     assert not deep.exists()
     assert living.path.exists()
-    for directory in (living, other):
-        directory.remove()
-        assert not directory.path.exists()
+    living.remove()
+    assert not living.path.exists()
