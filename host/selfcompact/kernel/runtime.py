@@ -24,6 +24,9 @@ PREFIX = "selfcompact-k-"
 _MAX_SOCKET_PATH = 100
 """Bytes: 107 on Linux and 103 on macOS, minus what ZeroMQ may add."""
 
+GONE = f"{PREFIX}gone-"
+"""What a killed host's directory is called while it is removed. That may take several starts, and its lock goes first."""
+
 SWEEP_LIMIT_S = 1.0
 """How long a start works at what killed hosts left behind; the next start goes on with it."""
 
@@ -107,6 +110,9 @@ def _remove_left_over(path: Path, limit_s: float) -> None:
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         return
+    if path.name.startswith(GONE):
+        remove_tree(path, limit_s=limit_s)
+        return
     try:
         lock = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -115,6 +121,7 @@ def _remove_left_over(path: Path, limit_s: float) -> None:
         return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        remove_tree(path, limit_s=limit_s)
+        gone = path.rename(path.with_name(GONE + path.name.removeprefix(PREFIX)))
+        remove_tree(gone, limit_s=limit_s)
     finally:
         os.close(lock)
