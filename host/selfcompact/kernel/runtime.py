@@ -25,7 +25,7 @@ _MAX_SOCKET_PATH = 100
 """Bytes: 107 on Linux and 103 on macOS, minus what ZeroMQ may add."""
 
 GONE = f"{PREFIX}gone-"
-"""What a killed host's directory is called while it is removed. That may take several starts, and its lock goes first."""
+"""What a killed host's directory is called while it is removed: that may take several starts; its lock goes first."""
 
 SWEEP_LIMIT_S = 1.0
 """How long a start works at what killed hosts left behind; the next start goes on with it."""
