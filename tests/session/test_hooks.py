@@ -161,10 +161,11 @@ async def test_a_command_is_given_all_that_is_known_as_json(tmp_path: Path) -> N
         ("sys.stderr.write(' not now \\n'); sys.exit(2)", sc.Veto("{name}: not now")),
         ("sys.stderr.write('x'); print(json.dumps({'reason': 'said'})); sys.exit(2)", sc.Veto("{name}: said")),
         ("sys.stderr.write('why'); print(json.dumps({'cancel': True}))", sc.Veto("{name}: why")),
-        ("print(json.dumps({'cancel': 1, 'summary': 'mine'}))", sc.SuppliedSummary("mine")),
+        ("print(json.dumps({'cancel': None, 'summary': 'mine', 'reason': None}))", sc.SuppliedSummary("mine")),
+        ("print('[1]'); sys.stderr.write('no'); sys.exit(2)", sc.Veto("{name}: no")),
+        ("print('{\"reason\": 3}'); sys.stderr.write('no'); sys.exit(2)", sc.Veto("{name}: no")),
         ("sys.stderr.buffer.write(b'n\\xff'); sys.exit(2)", sc.Veto("{name}: n\ufffd")),
         ("sys.stderr.write('noise'); print(json.dumps({'summary': ' '}))", None),
-        ("print(json.dumps({'summary': 3}))", None),
         ("print(' ')", None),
     ],
 )
@@ -176,7 +177,7 @@ async def test_the_answer_of_a_command_before_a_compaction(tmp_path: Path, progr
     assert await hook(PREPARATION) == answer
 
 
-@pytest.mark.parametrize(("context", "answer"), [("more", "more"), (3, None)])
+@pytest.mark.parametrize(("context", "answer"), [("more", "more"), (None, None)])
 async def test_the_answer_of_a_command_after_a_compaction(tmp_path: Path, context: object, answer: str | None) -> None:
     hook = AfterCommand(command(tmp_path, f"print(json.dumps({{'context': {context!r}}}))"))
     assert hook.__qualname__ == f"`{sys.executable} {tmp_path}/hook.py`"
@@ -191,6 +192,9 @@ async def test_the_answer_of_a_command_after_a_compaction(tmp_path: Path, contex
         ("sys.stdout.buffer.write(b'\\xff')", "not JSON"),
         ("print('[]')", "JSON that is not an object"),
         ("print('{')", "not JSON"),
+        ("print(json.dumps({'cancel': 'true'}))", "`cancel` that is not true or false"),
+        ("print(json.dumps({'cancel': 1, 'summary': 'mine'}))", "`cancel` that is not true or false"),
+        ("print(json.dumps({'summary': 3}))", "`summary` that is not text"),
         ("import time; time.sleep(60)", "longer than 0.3 s"),
     ],
 )
@@ -204,3 +208,8 @@ async def test_a_command_that_does_not_do_what_a_hook_does_fails(tmp_path: Path,
 async def test_a_command_that_cannot_be_started_fails(tmp_path: Path) -> None:
     with pytest.raises(HookFailed, match=r"cannot be started .No such file"):
         await AfterCommand(HookCommand(argv=(str(tmp_path / "none"),)))(RESULT)
+
+
+async def test_a_command_after_a_compaction_that_answers_no_text_fails(tmp_path: Path) -> None:
+    with pytest.raises(HookFailed, match="`context` that is not text"):
+        await AfterCommand(command(tmp_path, "print(json.dumps({'context': 3}))"))(RESULT)

@@ -1,9 +1,9 @@
 """Hooks that are commands: JSON on standard input, an exit code and JSON on standard output.
 
 Before a compaction: exit code 0 lets it go on, and the answer may be `{"summary": "…"}` or `{"cancel": true, "reason":
-"…"}`; exit code 2 cancels it, with the reason on standard error. After one: the answer may be `{"context": "…"}`. Every
-other exit code, and output that is not JSON, is a failing hook. Whether a command reads its input does not matter.
-Commands run on the host, not in the sandbox: they are the operator's.
+"…"}`; exit code 2 cancels it whatever it prints, with the reason on standard error. After one: the answer may be
+`{"context": "…"}`. Every other exit code, and output that is not such JSON, is a failing hook. Whether a command reads
+its input does not matter. Commands run on the host, not in the sandbox: they are the operator's.
 """
 
 from __future__ import annotations
@@ -46,11 +46,17 @@ class BeforeCommand:
 
     async def __call__(self, preparation: CompactionPreparation) -> Veto | SuppliedSummary | None:
         code, answer, complaint = await _run(self._command, {"event": "before_compact", **preparation.to_json()})
-        if code == VETO_EXIT_CODE or answer.get("cancel") is True:
-            reason = answer.get("reason") or complaint or "no reason given"
+        reason = answer.get("reason")
+        reason = (reason if isinstance(reason, str) else "") or complaint or "no reason given"
+        if code == VETO_EXIT_CODE:
             return Veto(f"{self.__qualname__}: {reason}")
-        summary = answer.get("summary")
-        return SuppliedSummary(summary) if isinstance(summary, str) and summary.strip() else None
+        cancel = answer.get("cancel")
+        if cancel is not None and not isinstance(cancel, bool):
+            raise HookFailed("answered a `cancel` that is not true or false")
+        if cancel:
+            return Veto(f"{self.__qualname__}: {reason}")
+        summary = _text(answer, "summary")
+        return SuppliedSummary(summary) if summary.strip() else None
 
 
 class AfterCommand:
@@ -63,8 +69,15 @@ class AfterCommand:
 
     async def __call__(self, result: CompactionResult) -> str | None:
         _, answer, _ = await _run(self._command, {"event": "after_compact", **result.to_json()})
-        context = answer.get("context")
-        return context if isinstance(context, str) else None
+        return _text(answer, "context") or None
+
+
+def _text(answer: Mapping[str, Json], key: str) -> str:
+    """What the answer says under this key; empty when it says nothing."""
+    found = answer.get(key)
+    if found is not None and not isinstance(found, str):
+        raise HookFailed(f"answered a `{key}` that is not text")
+    return found or ""
 
 
 async def _run(command: HookCommand, data: Mapping[str, Json]) -> tuple[int, Mapping[str, Json], str]:
@@ -78,17 +91,23 @@ async def _run(command: HookCommand, data: Mapping[str, Json]) -> tuple[int, Map
     complaint = complained.decode("utf-8", "replace").strip()
     if code not in (0, VETO_EXIT_CODE):
         raise HookFailed(f"ended with exit code {code} ({complaint[-300:] or 'no message'})")
-    text = said.decode("utf-8", "replace").strip()
+    try:
+        answer = _object(said.decode("utf-8", "replace").strip())
+    except HookFailed:
+        if code != VETO_EXIT_CODE:
+            raise
+        answer = {}
+    return code, answer, complaint
+
+
+def _object(text: str) -> Mapping[str, Json]:
     try:
         answer = json.loads(text) if text else {}
     except (ValueError, RecursionError) as error:
-        if code == VETO_EXIT_CODE:
-            answer = {}
-        else:
-            raise HookFailed(f"answered something that is not JSON ({error})") from error
+        raise HookFailed(f"answered something that is not JSON ({error})") from error
     if not isinstance(answer, dict):
         raise HookFailed("answered JSON that is not an object")
-    return code, answer, complaint
+    return answer
 
 
 async def _communicate(argv: Sequence[str], data: bytes) -> tuple[int, bytes, bytes]:
