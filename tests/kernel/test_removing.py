@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,8 @@ from selfcompact.kernel.removing import remove_tree
 from selfcompact.kernel.runtime import GONE, PREFIX, make_runtime_directory
 
 from .conftest import OpenKernel
+
+NOBODY = 65534
 
 NEST = """
 import os
@@ -69,6 +71,65 @@ def test_what_is_closed_odd_or_a_link_is_removed_and_nothing_outside_is_touched(
     assert not tree.exists()
     assert (outside / "kept").read_text() == "kept"
     assert stat.S_IMODE(outside.stat().st_mode) == 0o755
+
+
+CLOSED_TREES = {
+    "nested, each closed to its owner": lambda tree: nest(tree, 6, 0o000),
+    "nested, each only to be read": lambda tree: nest(tree, 6, 0o500),
+    "nested, each only to be passed through": lambda tree: nest(tree, 6, 0o100),
+}
+
+
+def nest(tree: Path, depth: int, mode: int) -> None:
+    """Directories in directories with a file in each, closed from the innermost to the outermost."""
+    path = tree
+    for _ in range(depth):
+        path.mkdir()
+        (path / "file").write_text("x")
+        path = path / "d"
+    while path != tree.parent:
+        path = path.parent
+        if path != tree.parent:
+            path.chmod(mode)
+
+
+def as_an_ordinary_user(work: Callable[[], bool], place: Path) -> bool:
+    """What `work` says in a child without root's right to pass by modes; `place` is given to that user."""
+    if os.getuid() == 0:
+        os.chown(place, NOBODY, NOBODY)
+    child = os.fork()
+    if child == 0:
+        code = 2
+        try:
+            if os.getuid() == 0:
+                os.setgroups([])
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+            code = 0 if work() else 1
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("kind", CLOSED_TREES)
+def test_directories_closed_to_an_ordinary_user_are_gone_as_well(base: Path, kind: str) -> None:
+    tree = base / "tree"
+
+    def work() -> bool:
+        CLOSED_TREES[kind](tree)
+        return remove_tree(tree)
+
+    assert as_an_ordinary_user(work, base)
+    assert not tree.exists()
+
+
+def test_a_link_that_takes_a_directorys_place_has_nothing_opened_behind_it(base: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir(mode=0o500)
+    (base / "tree").mkdir()
+    (base / "tree" / "link").symlink_to(outside)
+    assert remove_tree(base / "tree")
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o500
 
 
 def test_a_removal_has_a_limit_and_what_it_leaves_is_removed_by_the_next_one(base: Path) -> None:

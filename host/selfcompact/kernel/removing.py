@@ -60,8 +60,7 @@ def _flatten(parent: int, name: bytes, deadline: float) -> None:
                         for below in _remove_files(inner, deadline):
                             number += 1
                             with contextlib.suppress(OSError):
-                                free = b".%d-%d" % (os.getpid(), number)
-                                os.rename(below, free, src_dir_fd=inner, dst_dir_fd=root)
+                                _move(inner, below, root, b".%d-%d" % (os.getpid(), number))
                     finally:
                         os.close(inner)
                 with contextlib.suppress(OSError):
@@ -95,18 +94,33 @@ def _names(directory: int) -> list[bytes]:
         return []
 
 
+def _move(source: int, name: bytes, target: int, free: bytes) -> None:
+    try:
+        os.rename(name, free, src_dir_fd=source, dst_dir_fd=target)
+    except PermissionError:
+        # Moving a directory changes its `..`, which its own mode has to allow.
+        opened = _open(source, name)
+        if opened is not None:
+            os.close(opened)
+        os.rename(name, free, src_dir_fd=source, dst_dir_fd=target)
+
+
 def _open(parent: int, name: bytes) -> int | None:
-    """A descriptor of a directory, opened to its owner when it was closed; None when it is none, or a link."""
-    for _ in range(2):
-        try:
-            return os.open(name, _DIRECTORY, dir_fd=parent)
-        except PermissionError:
-            # chmod follows no link here: a link is refused by the first open with another error.
+    """A descriptor of a directory, whose owner may now do all with it; None when it is none, or a link."""
+    try:
+        # Neither reads nor writes, so that no mode can refuse it, and whatever takes the name's place is not it.
+        place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    except OSError:
+        return None
+    try:
+        if os.fstat(place).st_mode & stat.S_IRWXU != stat.S_IRWXU:
             with contextlib.suppress(OSError):
-                os.chmod(name, 0o700, dir_fd=parent)
-        except OSError:
-            return None
-    return None
+                Path(f"/proc/self/fd/{place}").chmod(stat.S_IRWXU)
+        return os.open(f"/proc/self/fd/{place}", _DIRECTORY & ~os.O_NOFOLLOW)
+    except OSError:
+        return None
+    finally:
+        os.close(place)
 
 
 def _exists(parent: int, name: bytes) -> bool:
